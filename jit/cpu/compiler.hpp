@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The code generator as the rest of Whet sees it: specs in, verified-shape blobs out; LLVM stays behind a dlopen.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/status.hpp"
+#include "jit/microkernel.hpp"
+
+namespace whet::jit::cpu {
+
+/// What the static check of one blob found (design: no branch on data, no stack in the inner loop, allowed opcodes).
+struct StaticReport {
+    bool accepted = false;
+    std::string reason;       ///< first offence: offset, instruction text, rule
+    int fma_count = 0;        ///< fused multiply-adds in the innermost loop
+    int load_count = 0;       ///< loads in the innermost loop
+    std::string disassembly;  ///< one instruction a line; filled only on request
+};
+
+/// Compiles microkernels through LLVM ORC in `libwhet_llvm.so`, opened (RTLD_LOCAL) at the first use.
+/// Not thread-safe: one per thread. compile: about 10 ms, errors compile_failed, unsupported.
+class Compiler {
+public:
+    virtual ~Compiler() = default;
+    virtual base::Result<Blob> compile(const MicrokernelSpec& spec) = 0;
+    /// Disassembles and checks text; `blob.spec` says what it claims to be.
+    virtual base::Result<StaticReport> check(const Blob& blob, bool want_disassembly) = 0;
+};
+
+/// Opens the library beside `directory` (the folder of the calling library). io_error when it is missing.
+base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directory);
+
+}  // namespace whet::jit::cpu

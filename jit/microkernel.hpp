@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a code generator compiles: the spec of a microkernel, the arguments it is called with, the blob it becomes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace whet::jit {
+
+/// Instruction-set levels. `portable` microkernels are the interpreter of plan/portable.hpp, for tests and fallback.
+enum class Isa : uint8_t { portable = 0, avx2 = 1, avx512 = 2 };
+
+/// f32 lanes of one vector: 8 (portable and avx2), 16 (avx512).
+constexpr int lanes_of(Isa isa) { return isa == Isa::avx512 ? 16 : 8; }
+const char* isa_name(Isa isa) noexcept;
+base::Result<Isa> parse_isa(std::string_view text);
+
+enum class MicrokernelKind : uint8_t {
+    tile = 0,     ///< a contraction's register tile with its reduction loops and a loop over row tiles
+    softmax = 1,  ///< whole rows: maximum, exponentials and their sum, scaling
+};
+
+/// How the broadcast operand of a tile is addressed, in elements from the tile's base (r: row, k: reduction step).
+enum class ScalarForm : uint8_t {
+    rows_strided = 0,  ///< r * scalar_row + k: a row-major operand in place (unit stride in k)
+    packed = 1,        ///< r + k * scalar_k: packed panels [k][rows], or a column-major operand in place
+    general = 2,       ///< r * scalar_row + k * scalar_k
+    uniform = 3,       ///< k * scalar_k: one value for all rows (depthwise weights)
+};
+
+/// How the vector operand of a tile is addressed (v: vector index, lanes are contiguous).
+enum class VectorForm : uint8_t {
+    strided = 0,      ///< k * vector_k + v * L: direct rows of a matrix or an image
+    packed = 1,       ///< k * (vectors * L) + v * L: packed panels [k][vectors * L]; the stride is a constant
+    row_strided = 2,  ///< r * vector_row + k * vector_k + v * L: every row has its own vectors (depthwise)
+};
+
+enum class Epilogue : uint8_t { none = 0, relu = 1 };
+
+/// Everything that reaches the code generator. Two equal specs make equal code for the same generator version.
+/// For `softmax`, `rows` is the rows interleaved in one iteration; `vectors`, forms and epilogue are unused (0).
+struct MicrokernelSpec {
+    MicrokernelKind kind = MicrokernelKind::tile;
+    Isa isa = Isa::portable;
+    uint8_t rows = 1;     ///< register tile rows (MR), 1 to 28
+    uint8_t vectors = 1;  ///< register tile vectors (NR / lanes), 1 to 4 (avx512, avx2); rows * vectors accumulators
+    uint8_t unroll = 1;   ///< reduction steps unrolled: 1, 2, 4 or 8
+    ScalarForm scalar = ScalarForm::packed;
+    VectorForm vector = VectorForm::packed;
+    Epilogue epilogue = Epilogue::none;
+    uint8_t masked_loads = 0;  ///< 1: vector loads are masked to `lanes` too (an operand in place at its right edge)
+    uint8_t taps = 0;          ///< 1: the outer reduction loop over TileArgs.tap_offsets exists; 0: exactly one tap at 0
+    uint8_t prefetch = 0;      ///< reduction steps ahead that the vector operand is prefetched; 0: none
+
+    /// One token, e.g. `tile.avx512.r14.v2.u4.packed.strided.none` with suffixes `.masked`, `.taps`, `.p8` where set.
+    std::string print() const;
+    /// Inverse of print; invalid_argument says what was got and expected.
+    static base::Result<MicrokernelSpec> parse(std::string_view text);
+    /// ok, or why no generator will build it (register budget: rows * vectors + vectors + 1 <= 32 or 16, ranges).
+    base::Result<void> check() const;
+    bool operator==(const MicrokernelSpec&) const = default;
+};
+uint64_t hash_of(const MicrokernelSpec& spec) noexcept;
+
+/// Where the result starts before the segment's sum is added: c = start; c = fma(alpha, acc, c).
+enum StartMode : int64_t {
+    kStartZero = 0,      ///< +0; dst is not read
+    kStartDst = 1,       ///< dst as it is (beta = 1, and every segment but the first)
+    kStartScaled = 2,    ///< beta * dst, rounded
+    kStartBiasLane = 3,  ///< bias[lane]
+    kStartBiasRow = 4,   ///< bias[row]
+};
+
+/// Arguments of a tile microkernel. All strides in elements; 64-bit everywhere. Semantics, for every row tile t in
+/// [0, tiles), row r in [0, spec.rows), lane l in [0, lanes):
+///     acc = +0
+///     for tap in [0, taps):  for i in [0, k):              (ascending; one fma each, single rounding)
+///         acc = fma(S(t, r, tap, i), V(t, r, tap, i, l), acc)
+///     c = start(mode);  c = fma(alpha, acc, c)              (alpha = 1 too: the fma by 1 adds exactly)
+///     if finish: c = epilogue(c)
+///     dst[t * dst_tile + r * dst_row + l] = c
+/// S(...) = scalar[t * scalar_tile + tap_offsets[2 * tap] + form(r, i)],
+/// V(...) = vector[t * vector_tile + tap_offsets[2 * tap + 1] + form(r, i, l)].
+/// Lanes at or past `lanes` are never stored, and never loaded when spec.masked_loads; otherwise the vector operand is
+/// readable for the whole tile width. k = 0 or taps = 0: acc = +0. bias_tile steps the bias per row tile (BiasRow).
+struct TileArgs {
+    const float* scalar;
+    const float* vector;
+    float* dst;
+    const float* bias;
+    const int64_t* tap_offsets;  ///< [taps][2]: scalar offset, vector offset; unused when spec.taps == 0
+    int64_t taps;
+    int64_t k;
+    int64_t tiles;
+    int64_t lanes;
+    int64_t scalar_row, scalar_k, scalar_tile;
+    int64_t vector_row, vector_k, vector_tile;
+    int64_t dst_row, dst_tile, bias_tile;
+    int64_t start;   ///< StartMode
+    int64_t finish;  ///< 1: the last segment, apply the epilogue
+    float alpha, beta;
+};
+
+/// Arguments of a softmax microkernel: for each row, m = max, e = exp(x - m), dst = e / row_sum(e); rules of numerics.py.
+struct SoftmaxArgs {
+    const float* src;
+    float* dst;
+    int64_t rows, columns;
+    int64_t src_row, dst_row;
+};
+
+using MicrokernelFunction = void (*)(const void* args);
+
+/// Compiled code: position-independent text and read-only data in one block, no relocation left, no external symbol.
+struct Blob {
+    MicrokernelSpec spec;
+    std::vector<uint8_t> bytes;  ///< copy to a 64-byte aligned executable address as it is
+    uint32_t entry = 0;          ///< offset of the function in bytes
+    uint32_t text_bytes = 0;     ///< bytes [0, text_bytes) are instructions, the rest read-only data
+};
+
+/// Raised whenever generated code or its argument layout changes; part of every stored key.
+inline constexpr uint32_t kGeneratorVersion = 1;
+/// The version of the `consistent` rules (numerics.py); part of every stored key.
+inline constexpr uint32_t kNumericsVersion = 1;
+
+}  // namespace whet::jit
