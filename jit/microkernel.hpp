@@ -48,7 +48,7 @@ struct MicrokernelSpec {
     MicrokernelKind kind = MicrokernelKind::tile;
     Isa isa = Isa::portable;
     uint8_t rows = 1;     ///< register tile rows (MR), 1 to 28
-    uint8_t vectors = 1;  ///< register tile vectors (NR / lanes), 1 to 4 (avx512, avx2); rows * vectors accumulators
+    uint8_t vectors = 1;  ///< register tile vectors (NR / lanes), 1 to 8; rows * vectors accumulators
     uint8_t unroll = 1;   ///< reduction steps unrolled: 1, 2, 4 or 8
     ScalarForm scalar = ScalarForm::packed;
     VectorForm vector = VectorForm::packed;
