@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// The small commands.
+#include "tools/whet/commands/commands.hpp"
+
+#include <unistd.h>
+#include <whet/whet.h>
+
+#include <cstdio>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/whet/report/gains.hpp"
+#include "tools/whet/run/run.hpp"
+
+namespace whet::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr double kAnswerSeconds = 5;  // a background thread of lowest priority may wait long for a busy core
+constexpr std::size_t kMaxTableRows = 1000;
+
+int fail(const std::string& reason) {
+    std::fprintf(stderr, "whet: %s\n", reason.c_str());
+    return kExitFailed;
+}
+
+/// Splits an answer into lines as it comes and sends each where it belongs.
+class AnswerPrinter {
+public:
+    explicit AnswerPrinter(bool print) : print_(print), progress_(isatty(STDERR_FILENO) != 0) {}
+    static void write(const char* text, size_t length, void* self) {
+        static_cast<AnswerPrinter*>(self)->append(text, length);
+    }
+    void finish() {
+        if (!rest_.empty()) line(rest_);
+        if (drawn_) std::fputs("\r\x1b[K", stderr);
+    }
+    const std::string& answer() const { return answer_; }
+
+private:
+    void append(const char* text, size_t length) {
+        rest_.append(text, length);
+        for (size_t end; (end = rest_.find('\n')) != std::string::npos; rest_.erase(0, end + 1)) {
+            line(rest_.substr(0, end));
+        }
+    }
+    void line(const std::string& text) {
+        if (text.starts_with("# ")) {
+            if (progress_) std::fprintf(stderr, "\r%.110s\x1b[K", text.c_str() + 2);
+            drawn_ |= progress_;
+            return;
+        }
+        answer_ += text + "\n";
+        if (print_) std::printf("%s\n", text.c_str());
+    }
+
+    bool print_;
+    bool progress_;
+    bool drawn_ = false;
+    std::string rest_, answer_;
+};
+
+/// Asks the forge; on failure prints the reason and returns empty.
+std::optional<std::string> ask_for(const std::string& request, bool print) {
+    AnswerPrinter printer(print);
+    const whet_status status = whet_text_call(request.c_str(), AnswerPrinter::write, &printer);
+    printer.finish();
+    if (status == WHET_OK) return printer.answer();
+    fail(std::string(whet_last_error()));
+    return std::nullopt;
+}
+
+/// Has a process write its report now; empty, with the reason printed, when that failed.
+std::optional<std::string> report_of_process(std::int32_t pid) {
+    ControlHost host;
+    if (const std::string failure = host.attach(pid); !failure.empty()) {
+        fail(failure);
+        return std::nullopt;
+    }
+    const auto word = host.command_one(pid, WHET_CONTROL_REPORT);
+    if (!word) {
+        fail("process " + std::to_string(pid) + " has not loaded whet, or has not called it yet");
+        return std::nullopt;
+    }
+    host.wait_acknowledged(*word, kAnswerSeconds);
+    for (const ProcessView& view : host.read(true)) {
+        if (view.pid == pid && !view.report.empty()) return view.report;
+    }
+    fail("process " + std::to_string(pid) + " has written no report yet");
+    return std::nullopt;
+}
+
+}  // namespace
+
+int report(std::optional<std::int32_t> pid, ReportFormat format) {
+    const auto text = pid ? report_of_process(*pid) : ask_for("report", false);
+    if (!text) return kExitFailed;
+    if (format == ReportFormat::json) {
+        std::fputs((*text + (text->ends_with('\n') ? "" : "\n")).c_str(), stdout);
+        return kExitDone;
+    }
+    const Gains gains = merge_reports({*text});
+    std::fputs((format == ReportFormat::html ? gains_html(gains) : gains_text(gains, kMaxTableRows)).c_str(), stdout);
+    return kExitDone;
+}
+
+int explain(const std::string& shape, std::optional<std::int32_t> pid) {
+    if (!pid) return ask("explain " + shape);
+    const auto text = report_of_process(*pid);
+    if (!text) return kExitFailed;
+    const Gains gains = merge_reports({*text});
+    int found = 0;
+    for (const GainRow& row : gains.rows) {
+        if (row.op.find(shape) == std::string::npos) continue;
+        ++found;
+        std::printf("%s\n  served by %s, %s calls, before %s, now %s, bound %s\n", row.op.c_str(),
+                    row.served.empty() ? "-" : row.served.c_str(), format_count(row.calls).c_str(),
+                    format_time(row.before_us).c_str(), format_time(row.now_us).c_str(),
+                    format_time(row.bound_us).c_str());
+        if (!row.reason.empty()) std::printf("  because %s\n", row.reason.c_str());
+        if (!row.schedule.empty()) std::printf("  schedule %s\n", row.schedule.c_str());
+    }
+    return found > 0 ? kExitDone : fail("no shape of process " + std::to_string(*pid) + " contains \"" + shape + "\"");
+}
+
+int control(std::int32_t pid, const std::string& command) {
+    static constexpr std::pair<const char*, whet_control_command> kCommands[] = {
+        {"enable", WHET_CONTROL_ENABLE}, {"disable", WHET_CONTROL_DISABLE}, {"pause", WHET_CONTROL_PAUSE},
+        {"resume", WHET_CONTROL_RESUME}, {"pin", WHET_CONTROL_PIN},         {"drain", WHET_CONTROL_DRAIN},
+    };
+    if (command == "report") return report(pid, ReportFormat::text);
+    for (const auto& [name, code] : kCommands) {
+        if (command != name) continue;
+        ControlHost host;
+        if (const std::string failure = host.attach(pid); !failure.empty()) return fail(failure);
+        const auto word = host.command_one(pid, code);
+        if (!word) return fail("process " + std::to_string(pid) + " has not loaded whet, or has not called it yet");
+        if (host.wait_acknowledged(*word, kAnswerSeconds)) return kExitDone;
+        return fail("process " + std::to_string(pid) + " did not answer");
+    }
+    std::fprintf(stderr, "whet: %s is no command: enable, disable, pause, resume, pin, drain, report\n",
+                 command.c_str());
+    return kExitWrongUse;
+}
+
+int ask(const std::string& request) { return ask_for(request, true) ? kExitDone : kExitFailed; }
+
+}  // namespace whet::tools

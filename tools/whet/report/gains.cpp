@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+// The table of gains.
+#include "tools/whet/report/gains.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include <nlohmann/json.hpp>
+
+namespace whet::tools {
+namespace {
+
+using Json = nlohmann::json;
+
+std::optional<double> number(const Json& object, const char* key) {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_number()) return std::nullopt;
+    return found->get<double>();
+}
+
+std::uint64_t count(const Json& object, const char* key) {
+    const auto value = number(object, key);
+    return value && *value > 0 ? static_cast<std::uint64_t>(*value) : 0;
+}
+
+std::string text(const Json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+/// Averages two times by the calls behind them.
+std::optional<double> average(std::optional<double> a, std::uint64_t a_calls, std::optional<double> b,
+                              std::uint64_t b_calls) {
+    if (!a || !b) return a ? a : b;
+    const double total = static_cast<double>(a_calls + b_calls);
+    if (total == 0) return a;
+    return (*a * static_cast<double>(a_calls) + *b * static_cast<double>(b_calls)) / total;
+}
+
+void merge_row(GainRow& into, const GainRow& row) {
+    into.before_us = average(into.before_us, into.calls, row.before_us, row.calls);
+    into.now_us = average(into.now_us, into.calls, row.now_us, row.calls);
+    if (!into.bound_us) into.bound_us = row.bound_us;
+    if (row.served == "whet" || into.served.empty()) {
+        into.served = row.served;
+        into.schedule = row.schedule;
+        into.reason = row.reason;
+    }
+    into.calls += row.calls;
+}
+
+double weight(const GainRow& row) {
+    return static_cast<double>(row.calls) * row.before_us.value_or(row.now_us.value_or(0));
+}
+
+void merge_process(const Json& report, Gains& gains, std::map<std::string, GainRow>& rows) {
+    ++gains.processes;
+    for (const Json& site : report.value("sites", Json::array())) {
+        if (!site.is_object()) continue;
+        GainRow row;
+        row.op = text(site, "op");
+        row.served = text(site, "served");
+        row.reason = text(site, "reason");
+        row.schedule = text(site, "schedule");
+        row.calls = count(site, "calls");
+        row.before_us = number(site, "before_us");
+        row.now_us = number(site, "now_us");
+        row.bound_us = number(site, "bound_us");
+        gains.calls += row.calls;
+        const auto served_calls = number(site, "served_calls");
+        const std::uint64_t served = served_calls ? static_cast<std::uint64_t>(*served_calls)
+                                     : row.served == "whet" ? row.calls
+                                                            : 0;
+        gains.served_calls += served;
+        if (row.served == "whet" && row.before_us && row.now_us) {
+            gains.saved_seconds += static_cast<double>(served) * (*row.before_us - *row.now_us) * 1e-6;
+        }
+        const auto [position, inserted] = rows.try_emplace(row.op, row);
+        if (!inserted) merge_row(position->second, row);
+    }
+    const Json tuning = report.value("tuning", Json::object());
+    gains.trials += count(tuning, "trials");
+    gains.compiles += count(tuning, "compiles");
+    gains.published += count(tuning, "published");
+    gains.rejected += count(tuning, "rejected");
+    gains.tuning_cpu_seconds += number(tuning, "cpu_seconds").value_or(0);
+}
+
+std::string printed(const char* format, double value) {
+    char buffer[64];
+    std::snprintf(buffer, sizeof(buffer), format, value);
+    return buffer;
+}
+
+std::string totals(const Gains& gains) {
+    const double share = gains.calls ? 100.0 * static_cast<double>(gains.served_calls) / static_cast<double>(gains.calls)
+                                     : 0;
+    std::string line = format_count(gains.calls) + " calls";
+    if (gains.processes > 1) line += " in " + std::to_string(gains.processes) + " processes";
+    line += ", " + printed("%.0f", share) + " % served by tuned plans";
+    if (gains.saved_seconds > 0) line += ", about " + format_time(gains.saved_seconds * 1e6) + " saved";
+    line += "; tuning took " + format_time(gains.tuning_cpu_seconds * 1e6) + " of CPU: " + format_count(gains.trials) +
+            " trials, " + format_count(gains.compiles) + " compiles, " + format_count(gains.published) +
+            " plans published, " + format_count(gains.rejected) + " candidates rejected";
+    return line;
+}
+
+std::vector<std::string> cells(const GainRow& row) {
+    const auto gain = row.gain();
+    return {row.op.empty() ? "-" : row.op,
+            format_count(row.calls),
+            format_time(row.before_us),
+            format_time(row.now_us),
+            gain ? printed("%.2fx", *gain) : "-",
+            format_time(row.bound_us),
+            row.served.empty() ? "-" : row.served};
+}
+
+const std::vector<std::string> kHeads = {"shape", "calls", "before", "now", "gain", "bound", "served by"};
+
+/// Pads to a width in bytes; all cells are ASCII.
+std::string pad(const std::string& cell, size_t width, bool left) {
+    if (cell.size() >= width) return cell;
+    const std::string space(width - cell.size(), ' ');
+    return left ? cell + space : space + cell;
+}
+
+std::string escape(const std::string& raw) {
+    std::string safe;
+    for (const char character : raw) {
+        switch (character) {
+            case '&': safe += "&amp;"; break;
+            case '<': safe += "&lt;"; break;
+            case '>': safe += "&gt;"; break;
+            case '"': safe += "&quot;"; break;
+            default: safe += character;
+        }
+    }
+    return safe;
+}
+
+}  // namespace
+
+std::optional<double> GainRow::gain() const {
+    if (!before_us || !now_us || *now_us <= 0) return std::nullopt;
+    return *before_us / *now_us;
+}
+
+std::string format_time(std::optional<double> microseconds) {
+    if (!microseconds) return "-";
+    double value = *microseconds;
+    const char* unit = " us";
+    if (value >= 1e6) {
+        value *= 1e-6;
+        unit = " s";
+    } else if (value >= 1e3) {
+        value *= 1e-3;
+        unit = " ms";
+    }
+    return printed(value >= 99.95 ? "%.0f" : value >= 9.995 ? "%.1f" : "%.2f", value) + unit;
+}
+
+std::string format_count(std::uint64_t value) {
+    std::string digits = std::to_string(value);
+    for (int position = static_cast<int>(digits.size()) - 3; position > 0; position -= 3) {
+        digits.insert(static_cast<size_t>(position), ",");
+    }
+    return digits;
+}
+
+Gains merge_reports(const std::vector<std::string>& reports) {
+    Gains gains;
+    std::map<std::string, GainRow> rows;
+    for (const std::string& report : reports) {
+        const Json parsed = Json::parse(report, nullptr, false);
+        if (parsed.is_object()) merge_process(parsed, gains, rows);
+    }
+    for (auto& [op, row] : rows) gains.rows.push_back(std::move(row));
+    std::stable_sort(gains.rows.begin(), gains.rows.end(),
+                     [](const GainRow& a, const GainRow& b) { return weight(a) > weight(b); });
+    return gains;
+}
+
+std::string gains_text(const Gains& gains, std::size_t max_rows) {
+    std::string out = "whet: " + totals(gains) + "\n";
+    const size_t shown = std::min(gains.rows.size(), max_rows);
+    if (shown == 0) return out;
+    std::vector<std::vector<std::string>> lines = {kHeads};
+    for (size_t i = 0; i < shown; ++i) lines.push_back(cells(gains.rows[i]));
+    std::vector<size_t> widths(kHeads.size());
+    for (const auto& line : lines) {
+        for (size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+    }
+    for (const auto& line : lines) {
+        std::string drawn;
+        for (size_t i = 0; i < line.size(); ++i) {
+            drawn += (i ? "  " : "") + pad(line[i], widths[i], i == 0 || i + 1 == line.size());
+        }
+        drawn.erase(drawn.find_last_not_of(' ') + 1);
+        out += "  " + drawn + "\n";
+    }
+    if (shown < gains.rows.size()) {
+        out += "  and " + format_count(gains.rows.size() - shown) + " more shapes\n";
+    }
+    return out;
+}
+
+std::string gains_html(const Gains& gains) {
+    std::string page =
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>whet report</title>\n"
+        "<meta name=\"viewport\" content=\"width=device-width\">\n"
+        "<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em}"
+        "table{border-collapse:collapse;width:100%}td,th{padding:.3em .7em;text-align:right;"
+        "border-bottom:1px solid #ccc}td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}"
+        "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}td,th{border-color:#444}}</style>"
+        "</head><body>\n<h1>whet report</h1>\n<p>" +
+        escape(totals(gains)) + "</p>\n<table><thead><tr>";
+    for (const std::string& head : kHeads) page += "<th>" + head + "</th>";
+    page += "</tr></thead><tbody>\n";
+    for (const GainRow& row : gains.rows) {
+        page += "<tr title=\"" + escape(row.reason) + "\">";
+        for (const std::string& cell : cells(row)) page += "<td>" + escape(cell) + "</td>";
+        page += "</tr>\n";
+    }
+    return page + "</tbody></table>\n</body></html>\n";
+}
+
+}  // namespace whet::tools

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tuning brought, read from the reports of one or several processes and drawn as a table.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace whet::tools {
+
+/// One operation, over all processes that performed it.
+struct GainRow {
+    std::string op;                   ///< as text, e.g. "linear m=32 k=384 n=1536"
+    std::string served;               ///< "whet" or "original"
+    std::string reason;               ///< why it is served so; may be empty
+    std::string schedule;             ///< of the plan that serves; may be empty
+    std::uint64_t calls = 0;
+    std::optional<double> before_us;  ///< the original, a call
+    std::optional<double> now_us;     ///< what serves now, a call
+    std::optional<double> bound_us;   ///< what the machine allows, a call
+    std::optional<double> gain() const;
+};
+
+/// The table's content.
+struct Gains {
+    std::vector<GainRow> rows;  ///< most time first
+    int processes = 0;
+    std::uint64_t calls = 0, served_calls = 0;
+    std::uint64_t trials = 0, compiles = 0, published = 0, rejected = 0;
+    double tuning_cpu_seconds = 0;
+    double saved_seconds = 0;
+};
+
+/// Reads the JSON reports (whet_report), one per process, and merges equal operations: calls are added, times averaged
+/// over calls. Reports that cannot be read are skipped.
+Gains merge_reports(const std::vector<std::string>& reports);
+
+/// Draws the table: a sentence of totals, then at most `max_rows` rows, then what was left out.
+std::string gains_text(const Gains& gains, std::size_t max_rows);
+/// The same as a page without scripts or outside files.
+std::string gains_html(const Gains& gains);
+
+/// "12.3 us", "4.56 ms", "1.20 s": three digits, the unit that fits; "-" when empty.
+std::string format_time(std::optional<double> microseconds);
+/// 1234567 as "1,234,567".
+std::string format_count(std::uint64_t count);
+
+}  // namespace whet::tools
