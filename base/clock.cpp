@@ -49,7 +49,8 @@ bool cycles_are_steady() noexcept {
 }
 
 double cycles_per_ns() noexcept {
-    constexpr std::int64_t kWindowNs = 1'000'000;  // readings are good to about 20 ns: 2e-5 of this window
+    constexpr std::int64_t kWindowNs =
+        1'000'000;  // readings are good to about 20 ns: 2e-5 of this window
     static std::atomic<double> rate{0};
     double value = rate.load(std::memory_order_acquire);
     if (value > 0) return value;

@@ -23,11 +23,12 @@ inline std::uint64_t cycles_after() noexcept {
     return __rdtscp(&processor);
 }
 
-/// Whether the counter runs at one rate in all power states (CPUID 0x80000007, EDX bit 8). Elsewhere use steady_ns.
+/// Whether the counter runs at one rate in all power states (CPUID 0x80000007, EDX bit 8).
+/// Elsewhere use steady_ns.
 bool cycles_are_steady() noexcept;
 
-/// Counter ticks per nanosecond. The first call spins for about a millisecond; later calls are one atomic load.
-/// Thread-safe.
+/// Counter ticks per nanosecond. The first call spins for about a millisecond; later calls are one
+/// atomic load. Thread-safe.
 double cycles_per_ns() noexcept;
 
 }  // namespace whet::base

@@ -46,8 +46,8 @@ public:
         : variable_(variable), value_(value), warnings_(warnings) {}
 
     void refuse(std::string_view expected) {
-        warnings_.push_back(std::string(variable_.name) + "=" + std::string(value_) + " is ignored: expected " +
-                            std::string(expected));
+        warnings_.push_back(std::string(variable_.name) + "=" + std::string(value_) +
+                            " is ignored: expected " + std::string(expected));
     }
     void refuse_unbuilt() {
         warnings_.push_back(std::string(variable_.name) + "=" + std::string(value_) +
@@ -55,28 +55,36 @@ public:
     }
 
     void read(bool& target) {
-        if (value_ == "0" || value_ == "1") target = value_ == "1";
-        else refuse(variable_.range);
+        if (value_ == "0" || value_ == "1")
+            target = value_ == "1";
+        else
+            refuse(variable_.range);
     }
 
     template <typename Enum>
     void read_choice(Enum& target) {
         const int index = index_in_list(variable_.range, value_);
-        if (index >= 0) target = static_cast<Enum>(index);
-        else refuse(variable_.range);
+        if (index >= 0)
+            target = static_cast<Enum>(index);
+        else
+            refuse(variable_.range);
     }
 
     template <typename T>
     void read_number(T& target, T low, T high) {
         const auto parsed = parse_number<T>(value_);
-        if (parsed && *parsed >= low && *parsed <= high) target = *parsed;
-        else refuse(variable_.range);
+        if (parsed && *parsed >= low && *parsed <= high)
+            target = *parsed;
+        else
+            refuse(variable_.range);
     }
 
     void read_bytes(std::int64_t& target) {
         const auto parsed = parse_bytes(value_);
-        if (parsed) target = *parsed;
-        else refuse(variable_.range);
+        if (parsed)
+            target = *parsed;
+        else
+            refuse(variable_.range);
     }
 
     void read_bytes_or_auto(std::optional<std::int64_t>& target) {
@@ -109,15 +117,18 @@ void read_policy(Reader& reader, Options& options, std::span<const std::string_v
 
 void read_store(Reader& reader, Options& options) {
     const std::string_view value = reader.value();
-    if (value.find("://") != std::string_view::npos) reader.refuse_unbuilt();
-    else if (value == "none") options.store_path.clear();
-    else options.store_path = value;
+    if (value.find("://") != std::string_view::npos)
+        reader.refuse_unbuilt();
+    else if (value == "none")
+        options.store_path.clear();
+    else
+        options.store_path = value;
 }
 
 /// Budgets: everything whose name begins with WHET_BUDGET_.
 void read_budget(std::string_view name, Reader& reader, Options& options) {
-    constexpr double kMaxCores = 1024;                  // more than any machine of this kind has
-    constexpr std::int64_t kMaxSites = 16ll << 20;      // a table of this size is 2 GiB
+    constexpr double kMaxCores = 1024;              // more than any machine of this kind has
+    constexpr std::int64_t kMaxSites = 16ll << 20;  // a table of this size is 2 GiB
     const std::string_view value = reader.value();
     if (name == "WHET_BUDGET_CPU") {
         double share = -1;
@@ -127,7 +138,8 @@ void read_budget(std::string_view name, Reader& reader, Options& options) {
         if (value != "unlimited") reader.read_number(options.budget_seconds, 0.0, 1e18);
     } else if (name == "WHET_BUDGET_TRIALS") {
         if (value != "unlimited") {
-            reader.read_number(options.budget_trials, std::int64_t{0}, std::numeric_limits<std::int64_t>::max());
+            reader.read_number(options.budget_trials, std::int64_t{0},
+                               std::numeric_limits<std::int64_t>::max());
         }
     } else if (name == "WHET_BUDGET_MEMORY") {
         reader.read_bytes_or_auto(options.budget_memory_bytes);
@@ -154,7 +166,8 @@ void read_variable(std::string_view name, Reader& reader, Options& options,
     if (name == "WHET_POLICY") return read_policy(reader, options, policies);
     if (name == "WHET_TEST_HOOKS") return reader.read(options.test_hooks);
     if (name == "WHET_SEED") {
-        return reader.read_number(options.seed, std::uint64_t{0}, std::numeric_limits<std::uint64_t>::max());
+        return reader.read_number(options.seed, std::uint64_t{0},
+                                  std::numeric_limits<std::uint64_t>::max());
     }
     if (name == "WHET_PERF") return reader.read(options.perf);
     if (name == "WHET_FORCE") options.force = reader.value();
@@ -183,15 +196,19 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) noexcept {
     int shift = 0;
     if (!text.empty()) {
         switch (text.back()) {
-            case 'K': case 'k': shift = 10; break;
-            case 'M': case 'm': shift = 20; break;
-            case 'G': case 'g': shift = 30; break;
+            case 'K':
+            case 'k': shift = 10; break;
+            case 'M':
+            case 'm': shift = 20; break;
+            case 'G':
+            case 'g': shift = 30; break;
             default: break;
         }
     }
     if (shift != 0) text.remove_suffix(1);
     const auto value = parse_number<std::int64_t>(text);
-    if (!value || *value < 0 || *value > (std::numeric_limits<std::int64_t>::max() >> shift)) return std::nullopt;
+    if (!value || *value < 0 || *value > (std::numeric_limits<std::int64_t>::max() >> shift))
+        return std::nullopt;
     return *value << shift;
 }
 
@@ -205,16 +222,19 @@ Options load_options(const char* const* environment, std::vector<std::string>& w
         if (!text.starts_with("WHET_") || equals == std::string_view::npos) continue;
         const std::string_view name = text.substr(0, equals);
         const std::string_view value = text.substr(equals + 1);
-        const auto variable = std::find_if(kVariables.begin(), kVariables.end(),
-                                           [name](const Variable& row) { return row.name == name; });
+        const auto variable =
+            std::find_if(kVariables.begin(), kVariables.end(),
+                         [name](const Variable& row) { return row.name == name; });
         if (variable == kVariables.end()) {
             warnings.push_back(std::string(name) + " is not a variable of whet");
             continue;
         }
         if (value.empty()) continue;  // set but empty means the default, as for most programs
         Reader reader(*variable, value, warnings);
-        if (index_in_list(variable->refused, value) >= 0) reader.refuse_unbuilt();
-        else read_variable(name, reader, options, policies);
+        if (index_in_list(variable->refused, value) >= 0)
+            reader.refuse_unbuilt();
+        else
+            read_variable(name, reader, options, policies);
     }
     // A setuid program must not hand its rights to whoever sets the environment.
     if (getauxval(AT_SECURE) != 0) {
@@ -230,15 +250,18 @@ Options load_options(const char* const* environment, std::vector<std::string>& w
 std::string environment_page() {
     std::string page =
         "# Environment variables\n\n"
-        "Generated from the table in `base/env.hpp`; `make docs` writes it again. What a program sets through the\n"
-        "interface comes before the environment, the environment before the default. An unknown name or a value that\n"
+        "Generated from the table in `base/env.hpp`; `make docs` writes it again. What a program "
+        "sets through the\n"
+        "interface comes before the environment, the environment before the default. An unknown "
+        "name or a value that\n"
         "cannot be used gives one warning each and is ignored.\n\n"
         "| variable | values | default | meaning |\n|---|---|---|---|\n";
     for (const Variable& variable : kVariables) {
         page += "| `" + std::string(variable.name) + "` | " + std::string(variable.range) + " | " +
                 std::string(variable.default_text) + " | " + std::string(variable.sentence);
         if (!variable.refused.empty()) {
-            page += " `" + std::string(variable.refused) + "` is not built in this version and refused.";
+            page += " `" + std::string(variable.refused) +
+                    "` is not built in this version and refused.";
         }
         page += " |\n";
     }

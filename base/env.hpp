@@ -15,12 +15,12 @@ namespace whet::base {
 
 /// How a variable's text is read.
 enum class VariableType {
-    boolean,   ///< 0 or 1
-    choice,    ///< one of the words in `range`
-    integer,   ///< a whole number within `range`
-    number,    ///< a decimal number within `range`, or a word named there
-    bytes,     ///< a whole number with K, M, G (powers of 1024), or a word named in `range`
-    text,      ///< anything
+    boolean,  ///< 0 or 1
+    choice,   ///< one of the words in `range`
+    integer,  ///< a whole number within `range`
+    number,   ///< a decimal number within `range`, or a word named there
+    bytes,    ///< a whole number with K, M, G (powers of 1024), or a word named in `range`
+    text,     ///< anything
 };
 
 /// One row of the table.
@@ -29,50 +29,61 @@ struct Variable {
     VariableType type;
     std::string_view default_text;  ///< as the documentation shows it; may be empty
     std::string_view range;         ///< choices "a, b, c", or a sentence about the range
-    std::string_view refused;       ///< values that are named but not built: refused with one warning
+    std::string_view refused;  ///< values that are named but not built: refused with one warning
     std::string_view sentence;
 };
 
 inline constexpr std::array kVariables = {
-    Variable{"WHET_ENABLE", VariableType::boolean, "1", "0, 1", "", "0: every call goes straight to the original."},
+    Variable{"WHET_ENABLE", VariableType::boolean, "1", "0, 1", "",
+             "0: every call goes straight to the original."},
     Variable{"WHET_TUNE", VariableType::choice, "on", "on, off, observe", "",
              "on; off uses the store and tunes nothing; observe only profiles."},
-    Variable{"WHET_NUMERICS", VariableType::choice, "consistent", "consistent, invariant, relaxed, strict", "relaxed",
+    Variable{"WHET_NUMERICS", VariableType::choice, "consistent",
+             "consistent, invariant, relaxed, strict", "relaxed",
              "Which results a replacement may give (README, numerics)."},
-    Variable{"WHET_PIN", VariableType::boolean, "0", "0, 1", "", "1: the table is pinned after the warm start."},
+    Variable{"WHET_PIN", VariableType::boolean, "0", "0, 1", "",
+             "1: the table is pinned after the warm start."},
     Variable{"WHET_CHECKED", VariableType::boolean, "0", "0, 1", "",
-             "1: every call is recomputed and compared; a difference is reported, the original's answer returned."},
+             "1: every call is recomputed and compared; a difference is reported, the original's "
+             "answer returned."},
     Variable{"WHET_FORGE", VariableType::choice, "auto", "auto, process, thread, off", "",
              "Where candidates are built, verified and measured; auto is process, else thread."},
     Variable{"WHET_ISA", VariableType::choice, "auto", "auto, avx512, avx2, portable", "",
              "Highest instruction set that generated code may use."},
     Variable{"WHET_BUDGET_CPU", VariableType::number, "auto", "0 to 1024, auto", "",
-             "Share of one core; auto: a whole core while one is idle, 0.1 otherwise; 0: nothing is tuned or started."},
+             "Share of one core; auto: a whole core while one is idle, 0.1 otherwise; 0: nothing "
+             "is tuned or started."},
     Variable{"WHET_BUDGET_SECONDS", VariableType::number, "unlimited", "0 or more, unlimited", "",
              "CPU seconds that this process may spend on tuning; compile time counts."},
     Variable{"WHET_BUDGET_TRIALS", VariableType::integer, "unlimited", "0 or more, unlimited", "",
              "Timed trials that this process may spend."},
     Variable{"WHET_BUDGET_MEMORY", VariableType::bytes, "auto", "bytes (K, M, G), auto", "",
-             "The helper's memory; auto: 512M, more where one site's operands need it, never over a quarter of the "
+             "The helper's memory; auto: 512M, more where one site's operands need it, never over "
+             "a quarter of the "
              "cgroup's limit."},
-    Variable{"WHET_BUDGET_CODE", VariableType::bytes, "16M", "bytes (K, M, G)", "", "Generated code kept mapped."},
+    Variable{"WHET_BUDGET_CODE", VariableType::bytes, "16M", "bytes (K, M, G)", "",
+             "Generated code kept mapped."},
     Variable{"WHET_BUDGET_PACKED", VariableType::bytes, "auto", "bytes (K, M, G), auto", "",
-             "Packed copies of frozen operands; auto: the bytes that are frozen, never over a quarter of the cgroup's "
+             "Packed copies of frozen operands; auto: the bytes that are frozen, never over a "
+             "quarter of the cgroup's "
              "limit."},
     Variable{"WHET_BUDGET_SITES", VariableType::integer, "4096", "1 to 16777216", "",
              "Sites kept; the coldest go first."},
-    Variable{"WHET_STORE", VariableType::text, "`$XDG_CACHE_HOME/whet/store.db`", "path, none", "redis://",
-             "Where schedules and evidence are kept between runs."},
+    Variable{"WHET_STORE", VariableType::text, "`$XDG_CACHE_HOME/whet/store.db`", "path, none",
+             "redis://", "Where schedules and evidence are kept between runs."},
     Variable{"WHET_POLICY", VariableType::text, "auto", "a name of the policy registry", "",
              "The search policy."},
     Variable{"WHET_FORCE", VariableType::text, "", "an implementation or a schedule", "",
              "Forces an implementation or a schedule (tests, debugging)."},
     Variable{"WHET_TEST_HOOKS", VariableType::boolean, "0", "0, 1", "",
              "1: `whet_test_plant` works (never in a setuid program)."},
-    Variable{"WHET_SEED", VariableType::integer, "0", "0 or more", "", "Seed of every random choice."},
+    Variable{"WHET_SEED", VariableType::integer, "0", "0 or more", "",
+             "Seed of every random choice."},
     Variable{"WHET_LOG", VariableType::text, "warning", "level, topics, filter=TEXT", "",
-             "Level (off, error, warning, info, debug), topics and a filter: `info,dispatch,filter=gemm`."},
-    Variable{"WHET_LOG_FILE", VariableType::text, "", "path", "", "Where log lines go instead of standard error."},
+             "Level (off, error, warning, info, debug), topics and a filter: "
+             "`info,dispatch,filter=gemm`."},
+    Variable{"WHET_LOG_FILE", VariableType::text, "", "path", "",
+             "Where log lines go instead of standard error."},
     Variable{"WHET_DUMP", VariableType::text, "", "path of a folder", "",
              "Folder for what was built: schedules, nests, disassembly."},
     Variable{"WHET_PERF", VariableType::boolean, "0", "0, 1", "1",
@@ -95,8 +106,8 @@ struct Options {
     bool checked = false;
     ForgeMode forge = ForgeMode::automatic;
     IsaLimit isa = IsaLimit::automatic;
-    std::optional<double> budget_cpu;                                          ///< share of one core
-    double budget_seconds = std::numeric_limits<double>::infinity();           ///< CPU seconds
+    std::optional<double> budget_cpu;                                 ///< share of one core
+    double budget_seconds = std::numeric_limits<double>::infinity();  ///< CPU seconds
     std::int64_t budget_trials = std::numeric_limits<std::int64_t>::max();
     std::optional<std::int64_t> budget_memory_bytes;
     std::int64_t budget_code_bytes = 16ll << 20;
@@ -114,9 +125,10 @@ struct Options {
     std::string control_path;
 };
 
-/// Parses an environment (null-terminated "NAME=value" array, as `environ`). Never fails: a value that cannot be used
-/// leaves the default and adds one line to `warnings`; so does every WHET_ name that the table does not hold.
-/// `policies` are the names that WHET_POLICY accepts besides auto; when empty, every name is accepted.
+/// Parses an environment (null-terminated "NAME=value" array, as `environ`). Never fails: a value
+/// that cannot be used leaves the default and adds one line to `warnings`; so does every WHET_ name
+/// that the table does not hold. `policies` are the names that WHET_POLICY accepts besides auto;
+/// when empty, every name is accepted.
 Options load_options(const char* const* environment, std::vector<std::string>& warnings,
                      std::span<const std::string_view> policies = {});
 

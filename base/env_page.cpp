@@ -4,6 +4,4 @@
 
 #include "base/env.hpp"
 
-int main() {
-    std::fputs(whet::base::environment_page().c_str(), stdout);
-}
+int main() { std::fputs(whet::base::environment_page().c_str(), stdout); }

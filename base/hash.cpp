@@ -25,10 +25,20 @@ struct SipState {
     std::uint64_t v0, v1, v2, v3;
 
     void round() {
-        v0 += v1; v1 = std::rotl(v1, 13); v1 ^= v0; v0 = std::rotl(v0, 32);
-        v2 += v3; v3 = std::rotl(v3, 16); v3 ^= v2;
-        v0 += v3; v3 = std::rotl(v3, 21); v3 ^= v0;
-        v2 += v1; v1 = std::rotl(v1, 17); v1 ^= v2; v2 = std::rotl(v2, 32);
+        v0 += v1;
+        v1 = std::rotl(v1, 13);
+        v1 ^= v0;
+        v0 = std::rotl(v0, 32);
+        v2 += v3;
+        v3 = std::rotl(v3, 16);
+        v3 ^= v2;
+        v0 += v3;
+        v3 = std::rotl(v3, 21);
+        v3 ^= v0;
+        v2 += v1;
+        v1 = std::rotl(v1, 17);
+        v1 ^= v2;
+        v2 = std::rotl(v2, 32);
     }
     void rounds(int count) {
         for (int i = 0; i < count; ++i) round();
@@ -39,8 +49,8 @@ struct SipState {
 /// Absorbs key and data with two rounds a word; the finalisation is the caller's.
 SipState absorb(const HashKey& key, const std::uint8_t* bytes, std::size_t count, bool wide) {
     const std::uint64_t k0 = load64(key.data()), k1 = load64(key.data() + 8);
-    SipState state{k0 ^ 0x736f6d6570736575ull, k1 ^ 0x646f72616e646f6dull, k0 ^ 0x6c7967656e657261ull,
-                   k1 ^ 0x7465646279746573ull};
+    SipState state{k0 ^ 0x736f6d6570736575ull, k1 ^ 0x646f72616e646f6dull,
+                   k0 ^ 0x6c7967656e657261ull, k1 ^ 0x7465646279746573ull};
     if (wide) state.v1 ^= 0xee;
     const std::size_t whole = count / 8 * 8;
     for (std::size_t i = 0; i < whole; i += 8) {
@@ -49,7 +59,8 @@ SipState absorb(const HashKey& key, const std::uint8_t* bytes, std::size_t count
         state.rounds(2);
         state.v0 ^= word;
     }
-    const std::uint64_t last = (static_cast<std::uint64_t>(count) << 56) | load_tail(bytes + whole, count - whole);
+    const std::uint64_t last =
+        (static_cast<std::uint64_t>(count) << 56) | load_tail(bytes + whole, count - whole);
     state.v3 ^= last;
     state.rounds(2);
     state.v0 ^= last;
@@ -64,7 +75,8 @@ std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed
     std::size_t left = bytes;
     for (; left >= 8; left -= 8, cursor += 8) hash = hash_combine(hash, load64(cursor));
     if (left > 0) hash = hash_combine(hash, load_tail(cursor, left));
-    return hash_mix(hash, 0x9e3779b97f4a7c15ull) ^ hash;  // the golden ratio: spreads the last word over all bits
+    constexpr std::uint64_t kGoldenRatio = 0x9e3779b97f4a7c15ull;  // spreads the last word's bits
+    return hash_mix(hash, kGoldenRatio) ^ hash;
 }
 
 std::uint64_t keyed_hash64(const HashKey& key, const void* data, std::size_t bytes) noexcept {

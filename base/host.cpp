@@ -23,7 +23,8 @@ struct Registers {
 
 Registers cpuid(unsigned int leaf, unsigned int subleaf = 0) {
     Registers registers;
-    if (!__get_cpuid_count(leaf, subleaf, &registers.a, &registers.b, &registers.c, &registers.d)) return {};
+    if (!__get_cpuid_count(leaf, subleaf, &registers.a, &registers.b, &registers.c, &registers.d))
+        return {};
     return registers;
 }
 
@@ -57,7 +58,8 @@ int count_list(const std::string& list) {
     for (std::string part; std::getline(stream, part, ',');) {
         const size_t dash = part.find('-');
         const auto first = to_integer(part);
-        const auto last = dash == std::string::npos ? first : to_integer(std::string_view(part).substr(dash + 1));
+        const auto last =
+            dash == std::string::npos ? first : to_integer(std::string_view(part).substr(dash + 1));
         if (first && last && *last >= *first) count += static_cast<int>(*last - *first + 1);
     }
     return std::max(count, 1);
@@ -79,8 +81,9 @@ HostCaches caches_from_cpuid() {
             const Registers r = cpuid(leaf, index);
             const unsigned int type = r.a & 31;  // 0: no more; 1: data; 2: instructions; 3: both
             if (type == 0) break;
-            const std::int64_t bytes = static_cast<std::int64_t>((r.b >> 22) + 1) * (((r.b >> 12) & 1023) + 1) *
-                                       ((r.b & 4095) + 1) * (static_cast<std::int64_t>(r.c) + 1);
+            const std::int64_t bytes = static_cast<std::int64_t>((r.b >> 22) + 1) *
+                                       (((r.b >> 12) & 1023) + 1) * ((r.b & 4095) + 1) *
+                                       (static_cast<std::int64_t>(r.c) + 1);
             keep_cache(caches, static_cast<int>((r.a >> 5) & 7), type != 2, bytes,
                        static_cast<int>(((r.a >> 14) & 4095) + 1));
         }
@@ -92,15 +95,16 @@ HostCaches caches_from_cpuid() {
 HostCaches read_caches() {
     HostCaches caches;
     for (int index = 0; index < 8; ++index) {
-        const std::string folder = "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
+        const std::string folder =
+            "/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/";
         const std::string size = read_file(folder + "size");
         if (size.empty()) break;
         const auto number = to_integer(size);
         const auto level = to_integer(read_file(folder + "level"));
         if (!number || !level) continue;
         const std::int64_t unit = size.back() == 'K' ? 1 << 10 : size.back() == 'M' ? 1 << 20 : 1;
-        keep_cache(caches, static_cast<int>(*level), read_file(folder + "type") != "Instruction", *number * unit,
-                   count_list(read_file(folder + "shared_cpu_list")));
+        keep_cache(caches, static_cast<int>(*level), read_file(folder + "type") != "Instruction",
+                   *number * unit, count_list(read_file(folder + "shared_cpu_list")));
     }
     return caches.l1_data_bytes > 0 ? caches : caches_from_cpuid();
 }
@@ -121,7 +125,8 @@ std::string read_brand() {
 int allowed_cores() {
     cpu_set_t set;
     CPU_ZERO(&set);
-    // More than 1024 processors do not fit this set and fail the call: then count what is configured.
+    // More than 1024 processors do not fit this set and fail the call: then count what is
+    // configured.
     if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(CPU_COUNT(&set), 1);
     return count_list(read_file("/sys/devices/system/cpu/online"));
 }
@@ -133,11 +138,14 @@ void tighten(std::optional<T>& limit, T value) {
 
 /// Reads both limits of one v1 or v2 group; files that are missing say nothing.
 void read_group(const std::string& folder, HostLimits& limits) {
-    constexpr std::int64_t kUnlimitedMemory = 1ll << 60;  // v1 writes a page-rounded 2^63 for "none"
+    constexpr std::int64_t kUnlimitedMemory = 1ll
+                                              << 60;  // v1 writes a page-rounded 2^63 for "none"
     const std::string cpu_max = read_file(folder + "/cpu.max");  // "max 100000" or "150000 100000"
     const size_t space = cpu_max.find(' ');
     auto quota = to_integer(cpu_max);
-    auto period = space == std::string::npos ? std::nullopt : to_integer(std::string_view(cpu_max).substr(space + 1));
+    auto period = space == std::string::npos
+                      ? std::nullopt
+                      : to_integer(std::string_view(cpu_max).substr(space + 1));
     if (cpu_max.empty()) {
         quota = to_integer(read_file(folder + "/cpu.cfs_quota_us"));  // -1: none
         period = to_integer(read_file(folder + "/cpu.cfs_period_us"));
@@ -171,12 +179,14 @@ HostFeatures host_features() noexcept {
     const Registers seven = cpuid(7);
     const Registers seven_one = cpuid(7, 1);
     const bool ymm = (state & kYmmState) == kYmmState;
-    features.avx2_fma = ymm && bit(one.c, 28) && bit(one.c, 12) && bit(seven.b, 5) && bit(seven.b, 8);
+    features.avx2_fma =
+        ymm && bit(one.c, 28) && bit(one.c, 12) && bit(seven.b, 5) && bit(seven.b, 8);
     const bool zmm = (state & kZmmState) == kZmmState;
-    features.avx512 = features.avx2_fma && zmm && bit(seven.b, 16) && bit(seven.b, 17) && bit(seven.b, 30) &&
-                      bit(seven.b, 31);
+    features.avx512 = features.avx2_fma && zmm && bit(seven.b, 16) && bit(seven.b, 17) &&
+                      bit(seven.b, 30) && bit(seven.b, 31);
     features.avx512_bf16 = features.avx512 && seven.a >= 1 && bit(seven_one.a, 5);
-    features.amx_bf16 = features.avx512 && (state & kTileState) == kTileState && bit(seven.d, 22) && bit(seven.d, 24);
+    features.amx_bf16 = features.avx512 && (state & kTileState) == kTileState && bit(seven.d, 22) &&
+                        bit(seven.d, 24);
     return features;
 }
 
@@ -190,7 +200,8 @@ HostLimits cgroup_limits(const std::string& proc_cgroup, const std::string& root
         const std::string controllers = line.substr(first + 1, second - first - 1);
         const std::string path = line.substr(second + 1);
         if (controllers.empty()) {
-            read_group_chain(root, path, limits);  // v2; in a hybrid set-up its files just have no limits
+            read_group_chain(root, path,
+                             limits);  // v2; in a hybrid set-up its files just have no limits
             continue;
         }
         std::stringstream names(controllers);

@@ -8,7 +8,8 @@
 
 namespace whet::base {
 
-/// What the CPU offers and the operating system has switched on (CPUID and XCR0, never the CPU's name).
+/// What the CPU offers and the operating system has switched on (CPUID and XCR0, never the CPU's
+/// name).
 struct HostFeatures {
     bool avx2_fma = false;     ///< AVX2, FMA and BMI2 with YMM state
     bool avx512 = false;       ///< F, VL, DQ and BW with ZMM and mask state, besides avx2_fma
@@ -26,8 +27,8 @@ struct HostCaches {
 
 /// What the scheduler and the cgroup allow this process.
 struct HostLimits {
-    int cores = 1;                             ///< in the affinity mask of the calling thread
-    std::optional<double> cpu_quota;           ///< cores' worth of time of the cgroup; empty: no limit
+    int cores = 1;                    ///< in the affinity mask of the calling thread
+    std::optional<double> cpu_quota;  ///< cores' worth of time of the cgroup; empty: no limit
     std::optional<std::int64_t> memory_bytes;  ///< of the cgroup; empty: no limit
 };
 
@@ -42,8 +43,9 @@ struct Host {
 Host describe_host();
 
 HostFeatures host_features() noexcept;
-/// Reads the limits of a cgroup v1 or v2 tree. `proc_cgroup`: the text of /proc/self/cgroup; `root`: /sys/fs/cgroup.
-/// The tightest limit on the way from the process's group to the root counts.
+/// Reads the limits of a cgroup v1 or v2 tree. `proc_cgroup`: the text of /proc/self/cgroup;
+/// `root`: /sys/fs/cgroup. The tightest limit on the way from the process's group to the root
+/// counts.
 HostLimits cgroup_limits(const std::string& proc_cgroup, const std::string& root);
 
 }  // namespace whet::base

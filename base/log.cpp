@@ -37,11 +37,13 @@ const char* level_name(Level level) {
 }
 
 bool is_plain(char character) {
-    return std::isalnum(static_cast<unsigned char>(character)) || std::strchr("_-.,:/+*()[]<>%@", character);
+    return std::isalnum(static_cast<unsigned char>(character)) ||
+           std::strchr("_-.,:/+*()[]<>%@", character);
 }
 
 void append_value(std::string& line, std::string_view value) {
-    if (!value.empty() && std::all_of(value.begin(), value.end(), [](char c) { return c && is_plain(c); })) {
+    if (!value.empty() &&
+        std::all_of(value.begin(), value.end(), [](char c) { return c && is_plain(c); })) {
         line += value;
         return;
     }
@@ -101,11 +103,13 @@ Result<LogSettings> parse_log_settings(std::string_view text) {
             return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
         });
         if (!well_formed) {
-            return make_error(Code::invalid_argument, "log setting \"%.*s\" is neither a level nor a topic",
+            return make_error(Code::invalid_argument,
+                              "log setting \"%.*s\" is neither a level nor a topic",
                               static_cast<int>(word.size()), word.data());
         }
         bool is_level = false;
-        for (const Level level : {Level::off, Level::error, Level::warning, Level::info, Level::debug}) {
+        for (const Level level :
+             {Level::off, Level::error, Level::warning, Level::info, Level::debug}) {
             if (word != level_name(level)) continue;
             settings.level = level;
             is_level = true;
@@ -121,7 +125,8 @@ Result<void> configure_log(const LogSettings& settings) {
     int descriptor = STDERR_FILENO;
     int open_errno = 0;
     if (!settings.path.empty()) {
-        descriptor = ::open(settings.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
+        descriptor = ::open(settings.path.c_str(),
+                            O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
         if (descriptor < 0) {
             open_errno = errno;
             descriptor = STDERR_FILENO;
@@ -145,10 +150,12 @@ bool log_enabled(Level level, std::string_view topic) noexcept {
     if (!settings) return level != Level::off && level <= Level::warning;
     if (level == Level::off || level > settings->level) return false;
     if (level <= Level::warning || settings->topics.empty()) return true;
-    return std::find(settings->topics.begin(), settings->topics.end(), topic) != settings->topics.end();
+    return std::find(settings->topics.begin(), settings->topics.end(), topic) !=
+           settings->topics.end();
 }
 
-void log_event(Level level, std::string_view topic, std::string_view event, std::initializer_list<LogField> fields) {
+void log_event(Level level, std::string_view topic, std::string_view event,
+               std::initializer_list<LogField> fields) {
     if (!log_enabled(level, topic)) return;
     std::string line = "whet level=";
     line += level_name(level);

@@ -20,7 +20,8 @@ enum class Level {
     debug,    ///< every candidate
 };
 
-/// What is logged. Warnings and errors always pass the topics; the filter holds for info and debug only.
+/// What is logged. Warnings and errors always pass the topics; the filter holds for info and debug
+/// only.
 struct LogSettings {
     Level level = Level::warning;
     std::vector<std::string> topics;  ///< empty: all
@@ -28,15 +29,16 @@ struct LogSettings {
     std::string path;                 ///< empty: standard error
 };
 
-/// Reads WHET_LOG's text, e.g. "info,dispatch,filter=gemm": words are a level or a topic. invalid_argument when a
-/// word is empty or has other characters than letters, digits, '_' and '-'.
+/// Reads WHET_LOG's text, e.g. "info,dispatch,filter=gemm": words are a level or a topic.
+/// invalid_argument when a word is empty or has other characters than letters, digits, '_' and '-'.
 Result<LogSettings> parse_log_settings(std::string_view text);
 
 /// Receives each finished line (with its newline), from any thread, possibly several at once.
 using LogSink = void (*)(std::string_view line, void* user);
 
-/// Installs settings; opens `path` for appending. Meant to be called once, at start; later calls win. io_error when
-/// the file cannot be opened (then standard error is used). Never frees what earlier lines may still use.
+/// Installs settings; opens `path` for appending. Meant to be called once, at start; later calls
+/// win. io_error when the file cannot be opened (then standard error is used). Never frees what
+/// earlier lines may still use.
 Result<void> configure_log(const LogSettings& settings);
 /// Replaces the sink; null brings back the file or standard error.
 void set_log_sink(LogSink sink, void* user) noexcept;
@@ -44,20 +46,25 @@ void set_log_sink(LogSink sink, void* user) noexcept;
 /// One key=value pair; a value with other than plain characters is quoted.
 struct LogField {
     LogField(std::string_view field_key, std::string_view text) : key(field_key), value(text) {}
-    LogField(std::string_view field_key, const char* text) : key(field_key), value(text ? text : "") {}
+    LogField(std::string_view field_key, const char* text)
+        : key(field_key), value(text ? text : "") {}
     LogField(std::string_view field_key, const std::string& text) : key(field_key), value(text) {}
     template <std::integral T>
-    LogField(std::string_view field_key, T number) : key(field_key), value(std::to_string(number)) {}
+    LogField(std::string_view field_key, T number)
+        : key(field_key), value(std::to_string(number)) {}
     LogField(std::string_view field_key, double number);
 
     std::string_view key;
     std::string value;
 };
 
-/// Whether a line of this level and topic could be written: one atomic load. Ask before building costly fields.
+/// Whether a line of this level and topic could be written: one atomic load. Ask before building
+/// costly fields.
 bool log_enabled(Level level, std::string_view topic) noexcept;
 
-/// Writes `whet level=.. topic=.. event=.. key=value...`, one write(2) per line. Allocates: never on the hot path.
-void log_event(Level level, std::string_view topic, std::string_view event, std::initializer_list<LogField> fields);
+/// Writes `whet level=.. topic=.. event=.. key=value...`, one write(2) per line. Allocates: never
+/// on the hot path.
+void log_event(Level level, std::string_view topic, std::string_view event,
+               std::initializer_list<LogField> fields);
 
 }  // namespace whet::base

@@ -48,10 +48,12 @@ void name_thread(const char* name) noexcept {
     pthread_setname_np(pthread_self(), kept);
 }
 
-Result<void> BackgroundThread::start(std::string name, std::function<void()> body, bool normal_priority) {
+Result<void> BackgroundThread::start(std::string name, std::function<void()> body,
+                                     bool normal_priority) {
     if (started_) return make_error(Code::internal, "thread %s is started twice", name.c_str());
     auto start = std::make_unique<Start>(Start{std::move(name), std::move(body), normal_priority});
-    // The mask is inherited: set here, no signal can arrive before the thread has blocked it itself.
+    // The mask is inherited: set here, no signal can arrive before the thread has blocked it
+    // itself.
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);

@@ -39,15 +39,16 @@ private:
     int descriptor_ = -1;
 };
 
-/// Blocks every signal in the calling thread, so that the host's handlers never run on a thread of Whet.
+/// Blocks every signal in the calling thread, so that the host's handlers never run on a thread of
+/// Whet.
 void block_all_signals() noexcept;
 /// Gives the calling thread SCHED_IDLE and nice 19. What the system refuses is left as it is.
 void lower_priority() noexcept;
 /// Names the calling thread (at most 15 characters are kept).
 void name_thread(const char* name) noexcept;
 
-/// A thread of lowest priority with all signals blocked from its first instruction; joined by its owner.
-/// Not thread-safe itself.
+/// A thread of lowest priority with all signals blocked from its first instruction; joined by its
+/// owner. Not thread-safe itself.
 class BackgroundThread {
 public:
     BackgroundThread() = default;
@@ -56,8 +57,8 @@ public:
     /// Joins when the owner forgot to: `body` must end by then.
     ~BackgroundThread() { join(); }
 
-    /// Starts `body`. `normal_priority`: the thread keeps the creator's priority. out_of_budget when the system
-    /// has no thread left; internal when one runs already.
+    /// Starts `body`. `normal_priority`: the thread keeps the creator's priority. out_of_budget
+    /// when the system has no thread left; internal when one runs already.
     Result<void> start(std::string name, std::function<void()> body, bool normal_priority = false);
     bool running() const noexcept { return started_; }
     void join() noexcept;

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The control page: shared memory through which `whet run` watches and steers the processes it started.
+ * The control page: shared memory through which `whet run` watches and steers the processes it
+ * started.
  *
- * The parent makes the page (a memory file), and names it to its children by WHET_CONTROL, a path. Every process that
- * loads Whet claims a slot by exchanging its pid into a free one, writes its counters and its report there, and looks
- * at the command words when its background thread wakes. All fields are read and written by 32 and 64 bit atomic
- * operations; text is guarded by a sequence number that is odd while it is written. A process that is killed leaves
- * its last report behind. The layout is private to one version of Whet: `magic` and `version` must be equal.
+ * The parent makes the page (a memory file), and names it to its children by WHET_CONTROL, a path.
+ * Every process that loads Whet claims a slot by exchanging its pid into a free one, writes its
+ * counters and its report there, and looks at the command words when its background thread wakes.
+ * All fields are read and written by 32 and 64 bit atomic operations; text is guarded by a sequence
+ * number that is odd while it is written. A process that is killed leaves its last report behind.
+ * The layout is private to one version of Whet: `magic` and `version` must be equal.
  */
 #ifndef WHET_CONTROL_H
 #define WHET_CONTROL_H
@@ -32,7 +34,8 @@ typedef enum whet_control_command {
     WHET_CONTROL_REPORT   /* publish a report now, then acknowledge */
 } whet_control_command;
 
-/* A command word: a number that grows by one with every command of the page, above the command's eight bits. */
+/* A command word: a number that grows by one with every command of the page, above the command's
+ * eight bits. */
 #define WHET_CONTROL_WORD(sequence, command) (((uint64_t)(sequence) << 8) | (uint64_t)(command))
 
 typedef struct whet_control_header {
@@ -61,7 +64,7 @@ typedef struct whet_control_slot {
     uint64_t text_sequence; /* odd while activity and text are written */
     uint64_t text_bytes;
     char activity[WHET_CONTROL_ACTIVITY_BYTES]; /* what tuning does now; a C string */
-    char text[];                                /* the report as JSON, text_bytes long, to the end of the slot */
+    char text[]; /* the report as JSON, text_bytes long, to the end of the slot */
 } whet_control_slot;
 
 #define WHET_CONTROL_TEXT_BYTES (WHET_CONTROL_SLOT_BYTES - sizeof(whet_control_slot))

@@ -16,7 +16,8 @@
 namespace whet::runtime {
 namespace {
 
-constexpr size_t kFileBytes = WHET_CONTROL_HEADER_BYTES + size_t{WHET_CONTROL_SLOTS} * WHET_CONTROL_SLOT_BYTES;
+constexpr size_t kFileBytes =
+    WHET_CONTROL_HEADER_BYTES + size_t{WHET_CONTROL_SLOTS} * WHET_CONTROL_SLOT_BYTES;
 
 template <typename T>
 void store(T& target, T value) {
@@ -29,7 +30,8 @@ T load(const T& source) {
 }
 
 void* map(int descriptor, size_t offset, size_t bytes) {
-    void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, static_cast<off_t>(offset));
+    void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor,
+                         static_cast<off_t>(offset));
     return address == MAP_FAILED ? nullptr : address;
 }
 
@@ -38,11 +40,12 @@ whet_control_slot* claim(int descriptor) {
     const auto self = static_cast<std::int32_t>(getpid());
     for (size_t i = 0; i < WHET_CONTROL_SLOTS; ++i) {
         const size_t offset = WHET_CONTROL_HEADER_BYTES + i * WHET_CONTROL_SLOT_BYTES;
-        auto* slot = static_cast<whet_control_slot*>(map(descriptor, offset, WHET_CONTROL_SLOT_BYTES));
+        auto* slot =
+            static_cast<whet_control_slot*>(map(descriptor, offset, WHET_CONTROL_SLOT_BYTES));
         if (!slot) return nullptr;
         std::int32_t expected = 0;
-        const bool taken =
-            __atomic_compare_exchange_n(&slot->pid, &expected, self, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        const bool taken = __atomic_compare_exchange_n(&slot->pid, &expected, self, false,
+                                                       __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
         if (taken || expected == self) return slot;
         munmap(slot, WHET_CONTROL_SLOT_BYTES);
     }
@@ -55,23 +58,28 @@ base::Result<std::unique_ptr<ControlPage>> ControlPage::open(const std::string& 
     const base::UniqueFd file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
     struct stat status{};
     if (!file || fstat(file.get(), &status) != 0) {
-        return base::make_error(base::Code::io_error, "control page %s: %s", path.c_str(), std::strerror(errno));
+        return base::make_error(base::Code::io_error, "control page %s: %s", path.c_str(),
+                                std::strerror(errno));
     }
     if (status.st_uid != geteuid() || static_cast<size_t>(status.st_size) != kFileBytes) {
-        return base::make_error(base::Code::unsupported, "control page %s is not ours", path.c_str());
+        return base::make_error(base::Code::unsupported, "control page %s is not ours",
+                                path.c_str());
     }
     auto* header = static_cast<whet_control_header*>(map(file.get(), 0, WHET_CONTROL_HEADER_BYTES));
     if (!header) {
-        return base::make_error(base::Code::io_error, "control page %s: %s", path.c_str(), std::strerror(errno));
+        return base::make_error(base::Code::io_error, "control page %s: %s", path.c_str(),
+                                std::strerror(errno));
     }
     if (header->magic != WHET_CONTROL_MAGIC || header->version != WHET_CONTROL_VERSION) {
         munmap(header, WHET_CONTROL_HEADER_BYTES);
-        return base::make_error(base::Code::unsupported, "control page %s is of another version", path.c_str());
+        return base::make_error(base::Code::unsupported, "control page %s is of another version",
+                                path.c_str());
     }
     whet_control_slot* slot = claim(file.get());
     if (!slot) {
         munmap(header, WHET_CONTROL_HEADER_BYTES);
-        return base::make_error(base::Code::out_of_budget, "control page %s has no free slot", path.c_str());
+        return base::make_error(base::Code::out_of_budget, "control page %s has no free slot",
+                                path.c_str());
     }
     store(slot->ended, 0u);
     return std::unique_ptr<ControlPage>(new ControlPage(header, slot));
@@ -82,7 +90,9 @@ ControlPage::~ControlPage() {
     munmap(header_, WHET_CONTROL_HEADER_BYTES);
 }
 
-bool ControlPage::owned() const noexcept { return load(slot_->pid) == static_cast<std::int32_t>(getpid()); }
+bool ControlPage::owned() const noexcept {
+    return load(slot_->pid) == static_cast<std::int32_t>(getpid());
+}
 
 void ControlPage::publish(const ControlCounters& counters, std::string_view activity) noexcept {
     store(slot_->sites, counters.sites);

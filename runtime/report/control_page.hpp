@@ -23,15 +23,16 @@ struct ControlCounters {
 /// A claimed slot. Not thread-safe: one thread at a time publishes and polls. Nothing here blocks.
 class ControlPage {
 public:
-    /// Maps the page and claims a slot. io_error: cannot open or map; unsupported: another version of Whet made it;
-    /// out_of_budget: no slot is free.
+    /// Maps the page and claims a slot. io_error: cannot open or map; unsupported: another version
+    /// of Whet made it; out_of_budget: no slot is free.
     static base::Result<std::unique_ptr<ControlPage>> open(const std::string& path);
     ControlPage(const ControlPage&) = delete;
     ControlPage& operator=(const ControlPage&) = delete;
     /// Unmaps; the slot stays claimed, so that the parent can still read it.
     ~ControlPage();
 
-    /// Whether this object belongs to the calling process: false in the child of a fork, which must open its own.
+    /// Whether this object belongs to the calling process: false in the child of a fork, which must
+    /// open its own.
     bool owned() const noexcept;
 
     void publish(const ControlCounters& counters, std::string_view activity) noexcept;
@@ -40,13 +41,15 @@ public:
     /// Says that no further report will come.
     void end() noexcept;
 
-    /// Returns the newest command that was not acknowledged yet, or WHET_CONTROL_NONE: two atomic loads.
+    /// Returns the newest command that was not acknowledged yet, or WHET_CONTROL_NONE: two atomic
+    /// loads.
     whet_control_command poll() noexcept;
     /// Tells the parent that the command which poll() returned last has been carried out.
     void acknowledge() noexcept;
 
 private:
-    ControlPage(whet_control_header* header, whet_control_slot* slot) : header_(header), slot_(slot) {}
+    ControlPage(whet_control_header* header, whet_control_slot* slot)
+        : header_(header), slot_(slot) {}
 
     whet_control_header* header_;
     whet_control_slot* slot_;

@@ -34,16 +34,31 @@ TEST(Env, DefaultsStandWithoutVariables) {
     EXPECT_EQ(options.budget_code_bytes, 16 << 20);
     EXPECT_EQ(options.budget_sites, 4096);
     EXPECT_EQ(options.store_path, "/home/someone/.cache/whet/store.db");
-    EXPECT_EQ(load_options(nullptr, const_cast<std::vector<std::string>&>(warnings)).store_path, "");
+    EXPECT_EQ(load_options(nullptr, const_cast<std::vector<std::string>&>(warnings)).store_path,
+              "");
 }
 
 TEST(Env, ReadsEveryKindOfValue) {
-    const auto [options, warnings] =
-        load({"WHET_ENABLE=0", "WHET_TUNE=observe", "WHET_NUMERICS=strict", "WHET_FORGE=thread", "WHET_ISA=avx2",
-              "WHET_BUDGET_CPU=0.5", "WHET_BUDGET_SECONDS=12.5", "WHET_BUDGET_TRIALS=100", "WHET_BUDGET_MEMORY=1G",
-              "WHET_BUDGET_CODE=512K", "WHET_BUDGET_SITES=10", "WHET_STORE=/tmp/a.db", "WHET_FORCE=reference",
-              "WHET_SEED=18446744073709551615", "WHET_CHECKED=1", "WHET_PIN=1", "WHET_TEST_HOOKS=1",
-              "WHET_POLICY=random", "WHET_LOG=info", "WHET_DUMP="});
+    const auto [options, warnings] = load({"WHET_ENABLE=0",
+                                           "WHET_TUNE=observe",
+                                           "WHET_NUMERICS=strict",
+                                           "WHET_FORGE=thread",
+                                           "WHET_ISA=avx2",
+                                           "WHET_BUDGET_CPU=0.5",
+                                           "WHET_BUDGET_SECONDS=12.5",
+                                           "WHET_BUDGET_TRIALS=100",
+                                           "WHET_BUDGET_MEMORY=1G",
+                                           "WHET_BUDGET_CODE=512K",
+                                           "WHET_BUDGET_SITES=10",
+                                           "WHET_STORE=/tmp/a.db",
+                                           "WHET_FORCE=reference",
+                                           "WHET_SEED=18446744073709551615",
+                                           "WHET_CHECKED=1",
+                                           "WHET_PIN=1",
+                                           "WHET_TEST_HOOKS=1",
+                                           "WHET_POLICY=random",
+                                           "WHET_LOG=info",
+                                           "WHET_DUMP="});
     EXPECT_TRUE(warnings.empty()) << warnings.front();
     EXPECT_FALSE(options.enable);
     EXPECT_EQ(options.tune, Tune::observe);
@@ -84,16 +99,22 @@ TEST_P(EnvBadValue, WarnsOnceAndKeepsTheDefault) {
     EXPECT_FALSE(options.perf);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Table, EnvBadValue,
-    testing::Values(BadValue{"UnknownName", "WHET_ENABEL=1"}, BadValue{"BooleanWord", "WHET_ENABLE=yes"},
-                    BadValue{"UnknownChoice", "WHET_NUMERICS=fast"}, BadValue{"UnbuiltNumerics", "WHET_NUMERICS=relaxed"},
-                    BadValue{"UnbuiltPerf", "WHET_PERF=1"}, BadValue{"UnbuiltStore", "WHET_STORE=redis://host"},
-                    BadValue{"UnknownPolicy", "WHET_POLICY=oracle"}, BadValue{"NegativeShare", "WHET_BUDGET_CPU=-1"},
-                    BadValue{"NotANumber", "WHET_BUDGET_CPU=nan"}, BadValue{"TrailingText", "WHET_BUDGET_TRIALS=12x"},
-                    BadValue{"OverflowingBytes", "WHET_BUDGET_CODE=99999999999G"},
-                    BadValue{"NoSites", "WHET_BUDGET_SITES=0"}, BadValue{"UnknownIsa", "WHET_ISA=sse2"}),
-    [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Table, EnvBadValue,
+                         testing::Values(BadValue{"UnknownName", "WHET_ENABEL=1"},
+                                         BadValue{"BooleanWord", "WHET_ENABLE=yes"},
+                                         BadValue{"UnknownChoice", "WHET_NUMERICS=fast"},
+                                         BadValue{"UnbuiltNumerics", "WHET_NUMERICS=relaxed"},
+                                         BadValue{"UnbuiltPerf", "WHET_PERF=1"},
+                                         BadValue{"UnbuiltStore", "WHET_STORE=redis://host"},
+                                         BadValue{"UnknownPolicy", "WHET_POLICY=oracle"},
+                                         BadValue{"NegativeShare", "WHET_BUDGET_CPU=-1"},
+                                         BadValue{"NotANumber", "WHET_BUDGET_CPU=nan"},
+                                         BadValue{"TrailingText", "WHET_BUDGET_TRIALS=12x"},
+                                         BadValue{"OverflowingBytes",
+                                                  "WHET_BUDGET_CODE=99999999999G"},
+                                         BadValue{"NoSites", "WHET_BUDGET_SITES=0"},
+                                         BadValue{"UnknownIsa", "WHET_ISA=sse2"}),
+                         [](const auto& info) { return info.param.name; });
 
 TEST(Env, NamesAreUniqueAndDescribed) {
     std::set<std::string_view> names;
@@ -109,9 +130,10 @@ TEST(Env, EveryVariableIsRead) {
     for (const Variable& variable : kVariables) {
         const std::string entry = std::string(variable.name) + "=<none>";
         const auto [options, warnings] = load({entry.c_str()});
-        const bool kept = options.store_path == "<none>" || options.policy == "<none>" || options.force == "<none>" ||
-                          options.log == "<none>" || options.log_file == "<none>" ||
-                          options.dump_directory == "<none>" || options.control_path == "<none>";
+        const bool kept = options.store_path == "<none>" || options.policy == "<none>" ||
+                          options.force == "<none>" || options.log == "<none>" ||
+                          options.log_file == "<none>" || options.dump_directory == "<none>" ||
+                          options.control_path == "<none>";
         EXPECT_TRUE(kept || warnings.size() == 1) << variable.name;
     }
 }

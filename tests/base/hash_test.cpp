@@ -22,7 +22,8 @@ std::vector<std::uint8_t> counting(size_t count) {
 }
 
 TEST(KeyedHash, GivesThePublishedVectors) {
-    // Aumasson and Bernstein 2012, appendix A, and the reference implementation's first 128-bit vector.
+    // Aumasson and Bernstein 2012, appendix A, and the reference implementation's first 128-bit
+    // vector.
     EXPECT_EQ(keyed_hash64(kKey, counting(15).data(), 15), 0xa129ca6149be45e5ull);
     EXPECT_EQ(keyed_hash64(kKey, nullptr, 0), 0x726fdb47dd0e0e31ull);
     const Digest expected = {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6,

@@ -44,7 +44,8 @@ TEST_F(Cgroup, VersionOneReadsItsControllers) {
     write("cpu,cpuacct/x/cpu.cfs_period_us", "100000");
     write("memory/memory.limit_in_bytes", "9223372036854771712");
     write("memory/x/memory.limit_in_bytes", "4096000");
-    const HostLimits limits = cgroup_limits("5:cpu,cpuacct:/x\n4:memory:/x\n1:name=systemd:/x\n", root_);
+    const HostLimits limits =
+        cgroup_limits("5:cpu,cpuacct:/x\n4:memory:/x\n1:name=systemd:/x\n", root_);
     EXPECT_EQ(limits.cpu_quota, 0.5);
     EXPECT_EQ(limits.memory_bytes, 4096000);
 }
@@ -70,7 +71,8 @@ TEST(Host, IsPlausible) {
     EXPECT_GE(host.caches.l2_bytes, host.caches.l1_data_bytes);
     EXPECT_GE(host.caches.last_level_bytes, host.caches.l2_bytes);
     EXPECT_FALSE(host.cpu.empty());
-    EXPECT_EQ(host.features.avx2_fma, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
+    EXPECT_EQ(host.features.avx2_fma,
+              __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"));
     EXPECT_LE(host.features.avx512, host.features.avx2_fma);
     EXPECT_LE(host.features.avx512_bf16, host.features.avx512);
 }

@@ -14,7 +14,9 @@ namespace {
 class Log : public testing::Test {
 protected:
     void SetUp() override {
-        set_log_sink([](std::string_view line, void* user) { *static_cast<std::string*>(user) += line; }, &lines_);
+        set_log_sink(
+            [](std::string_view line, void* user) { *static_cast<std::string*>(user) += line; },
+            &lines_);
     }
     void TearDown() override {
         set_log_sink(nullptr, nullptr);
@@ -29,8 +31,9 @@ protected:
 };
 
 TEST_F(Log, WritesOneLineOfPairs) {
-    log_event(Level::warning, "env", "unknown_variable",
-              {{"name", "WHET_X"}, {"count", 3}, {"share", 0.25}, {"text", "two words"}, {"empty", ""}});
+    log_event(
+        Level::warning, "env", "unknown_variable",
+        {{"name", "WHET_X"}, {"count", 3}, {"share", 0.25}, {"text", "two words"}, {"empty", ""}});
     EXPECT_EQ(lines_,
               "whet level=warning topic=env event=unknown_variable name=WHET_X count=3 share=0.25 "
               "text=\"two words\" empty=\"\"\n");
@@ -77,7 +80,8 @@ TEST_F(Log, AppendsToAFile) {
     log_event(Level::warning, "t", "second", {});
     std::ifstream file(path);
     const std::string text{std::istreambuf_iterator<char>(file), {}};
-    EXPECT_EQ(text, "whet level=warning topic=t event=first\nwhet level=warning topic=t event=second\n");
+    EXPECT_EQ(text,
+              "whet level=warning topic=t event=first\nwhet level=warning topic=t event=second\n");
     std::remove(path.c_str());
 }
 

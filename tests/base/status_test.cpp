@@ -10,7 +10,8 @@ namespace whet::base {
 namespace {
 
 Result<int> half(int value) {
-    if (value % 2 != 0) return make_error(Code::invalid_argument, "got %d, expected an even number", value);
+    if (value % 2 != 0)
+        return make_error(Code::invalid_argument, "got %d, expected an even number", value);
     return value / 2;
 }
 

@@ -19,14 +19,19 @@ TEST(BackgroundThread, RunsIdleNamedAndWithoutSignals) {
     bool blocked = false;
     char name[16] = {};
     BackgroundThread thread;
-    ASSERT_TRUE(thread.start("whet-background-test", [&] {
-        policy = sched_getscheduler(0);
-        nice = getpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)));
-        sigset_t mask;
-        pthread_sigmask(SIG_BLOCK, nullptr, &mask);
-        blocked = sigismember(&mask, SIGTERM) == 1 && sigismember(&mask, SIGSEGV) == 1;
-        pthread_getname_np(pthread_self(), name, sizeof(name));
-    }).has_value());
+    ASSERT_TRUE(thread
+                    .start("whet-background-test",
+                           [&] {
+                               policy = sched_getscheduler(0);
+                               nice = getpriority(PRIO_PROCESS,
+                                                  static_cast<id_t>(syscall(SYS_gettid)));
+                               sigset_t mask;
+                               pthread_sigmask(SIG_BLOCK, nullptr, &mask);
+                               blocked = sigismember(&mask, SIGTERM) == 1 &&
+                                         sigismember(&mask, SIGSEGV) == 1;
+                               pthread_getname_np(pthread_self(), name, sizeof(name));
+                           })
+                    .has_value());
     EXPECT_EQ(thread.start("again", [] {}).error().code, Code::internal);
     thread.join();
     EXPECT_FALSE(thread.running());

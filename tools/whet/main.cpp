@@ -47,11 +47,15 @@ void declare(CLI::App& app, Arguments& arguments) {
     run->footer("The command follows --:  whet run --json gains.json -- python app.py");
 
     CLI::App* tune = app.add_subcommand("tune", "tune an operation into the store");
-    tune->add_option("op", arguments.operation, "a suite row: linear m=32 k=384 n=1536")->required();
-    CLI::App* inspect = app.add_subcommand("inspect", "show sketches, schedule, nest and microkernels");
-    inspect->add_option("op", arguments.operation, "a suite row, or a part of a known shape's name")->required();
+    tune->add_option("op", arguments.operation, "a suite row: linear m=32 k=384 n=1536")
+        ->required();
+    CLI::App* inspect =
+        app.add_subcommand("inspect", "show sketches, schedule, nest and microkernels");
+    inspect->add_option("op", arguments.operation, "a suite row, or a part of a known shape's name")
+        ->required();
 
-    CLI::App* report = app.add_subcommand("report", "show gains and cost of a process or of the store");
+    CLI::App* report =
+        app.add_subcommand("report", "show gains and cost of a process or of the store");
     report->add_flag("--json", arguments.json, "as JSON");
     report->add_flag("--html", arguments.html, "as a page")->excludes("--json");
     report->add_option("pid", arguments.pid, "a process that runs under whet run");
@@ -62,7 +66,9 @@ void declare(CLI::App& app, Arguments& arguments) {
 
     CLI::App* control = app.add_subcommand("ctl", "steer a process that runs under whet run");
     control->add_option("pid", arguments.control_pid)->required();
-    control->add_option("command", arguments.control_command, "enable, disable, pause, resume, pin, drain, report")
+    control
+        ->add_option("command", arguments.control_command,
+                     "enable, disable, pause, resume, pin, drain, report")
         ->required();
     app.add_subcommand("bench", "measure side by side (whet bench --help)");
 }
@@ -89,13 +95,15 @@ int main_without_throwing(int argc, char** argv) {
     Arguments arguments;
     // What follows the first -- of `run` belongs to the command alone, further -- included.
     if (argc >= 2 && std::strcmp(argv[1], "run") == 0) {
-        const auto separator =
-            std::find_if(argv + 2, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; });
+        const auto separator = std::find_if(
+            argv + 2, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; });
         if (separator != argv + argc) arguments.run.command.assign(separator + 1, argv + argc);
         argc = static_cast<int>(separator - argv);
     }
-    CLI::App app("Whet sharpens a program while it runs: it tunes the tensor operations that the program performs.",
-                 "whet");
+    CLI::App app(
+        "Whet sharpens a program while it runs: it tunes the tensor operations that the program "
+        "performs.",
+        "whet");
     declare(app, arguments);
     try {
         app.parse(argc, argv);
@@ -103,7 +111,8 @@ int main_without_throwing(int argc, char** argv) {
         return app.exit(error) == 0 ? kExitDone : kExitWrongUse;
     }
     if (app.got_subcommand("run") && arguments.run.command.empty()) {
-        std::fputs("whet: nothing to run: whet run [--json FILE] -- COMMAND [ARGUMENT...]\n", stderr);
+        std::fputs("whet: nothing to run: whet run [--json FILE] -- COMMAND [ARGUMENT...]\n",
+                   stderr);
         return kExitWrongUse;
     }
     return run_subcommand(app, arguments);

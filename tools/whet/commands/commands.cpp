@@ -18,7 +18,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr double kAnswerSeconds = 5;  // a background thread of lowest priority may wait long for a busy core
+constexpr double kAnswerSeconds =
+    5;  // a background thread of lowest priority may wait long for a busy core
 constexpr std::size_t kMaxTableRows = 1000;
 
 int fail(const std::string& reason) {
@@ -102,7 +103,9 @@ int report(std::optional<std::int32_t> pid, ReportFormat format) {
         return kExitDone;
     }
     const Gains gains = merge_reports({*text});
-    std::fputs((format == ReportFormat::html ? gains_html(gains) : gains_text(gains, kMaxTableRows)).c_str(), stdout);
+    std::fputs((format == ReportFormat::html ? gains_html(gains) : gains_text(gains, kMaxTableRows))
+                   .c_str(),
+               stdout);
     return kExitDone;
 }
 
@@ -122,13 +125,16 @@ int explain(const std::string& shape, std::optional<std::int32_t> pid) {
         if (!row.reason.empty()) std::printf("  because %s\n", row.reason.c_str());
         if (!row.schedule.empty()) std::printf("  schedule %s\n", row.schedule.c_str());
     }
-    return found > 0 ? kExitDone : fail("no shape of process " + std::to_string(*pid) + " contains \"" + shape + "\"");
+    return found > 0 ? kExitDone
+                     : fail("no shape of process " + std::to_string(*pid) + " contains \"" + shape +
+                            "\"");
 }
 
 int control(std::int32_t pid, const std::string& command) {
     static constexpr std::pair<const char*, whet_control_command> kCommands[] = {
-        {"enable", WHET_CONTROL_ENABLE}, {"disable", WHET_CONTROL_DISABLE}, {"pause", WHET_CONTROL_PAUSE},
-        {"resume", WHET_CONTROL_RESUME}, {"pin", WHET_CONTROL_PIN},         {"drain", WHET_CONTROL_DRAIN},
+        {"enable", WHET_CONTROL_ENABLE}, {"disable", WHET_CONTROL_DISABLE},
+        {"pause", WHET_CONTROL_PAUSE},   {"resume", WHET_CONTROL_RESUME},
+        {"pin", WHET_CONTROL_PIN},       {"drain", WHET_CONTROL_DRAIN},
     };
     if (command == "report") return report(pid, ReportFormat::text);
     for (const auto& [name, code] : kCommands) {
@@ -136,11 +142,14 @@ int control(std::int32_t pid, const std::string& command) {
         ControlHost host;
         if (const std::string failure = host.attach(pid); !failure.empty()) return fail(failure);
         const auto word = host.command_one(pid, code);
-        if (!word) return fail("process " + std::to_string(pid) + " has not loaded whet, or has not called it yet");
+        if (!word)
+            return fail("process " + std::to_string(pid) +
+                        " has not loaded whet, or has not called it yet");
         if (host.wait_acknowledged(*word, kAnswerSeconds)) return kExitDone;
         return fail("process " + std::to_string(pid) + " did not answer");
     }
-    std::fprintf(stderr, "whet: %s is no command: enable, disable, pause, resume, pin, drain, report\n",
+    std::fprintf(stderr,
+                 "whet: %s is no command: enable, disable, pause, resume, pin, drain, report\n",
                  command.c_str());
     return kExitWrongUse;
 }

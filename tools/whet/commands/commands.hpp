@@ -14,10 +14,11 @@ enum class ReportFormat { text, json, html };
 int report(std::optional<std::int32_t> pid, ReportFormat format);
 /// Says why a shape is served as it is: of a running process, or from the store.
 int explain(const std::string& shape, std::optional<std::int32_t> pid);
-/// Gives a command (enable, disable, pause, resume, pin, drain, report) to a process and waits until it is carried out.
+/// Gives a command (enable, disable, pause, resume, pin, drain, report) to a process and waits
+/// until it is carried out.
 int control(std::int32_t pid, const std::string& command);
-/// Sends a question to the forge by whet_text_call; progress lines ("# ...") go to standard error, the rest to
-/// standard output.
+/// Sends a question to the forge by whet_text_call; progress lines ("# ...") go to standard error,
+/// the rest to standard output.
 int ask(const std::string& request);
 
 }  // namespace whet::tools

@@ -30,8 +30,8 @@ std::string text(const Json& object, const char* key) {
 }
 
 /// Averages two times by the calls behind them.
-std::optional<double> average(std::optional<double> a, std::uint64_t a_calls, std::optional<double> b,
-                              std::uint64_t b_calls) {
+std::optional<double> average(std::optional<double> a, std::uint64_t a_calls,
+                              std::optional<double> b, std::uint64_t b_calls) {
     if (!a || !b) return a ? a : b;
     const double total = static_cast<double>(a_calls + b_calls);
     if (total == 0) return a;
@@ -74,7 +74,8 @@ void merge_process(const Json& report, Gains& gains, std::map<std::string, GainR
                                                             : 0;
         gains.served_calls += served;
         if (row.served == "whet" && row.before_us && row.now_us) {
-            gains.saved_seconds += static_cast<double>(served) * (*row.before_us - *row.now_us) * 1e-6;
+            gains.saved_seconds +=
+                static_cast<double>(served) * (*row.before_us - *row.now_us) * 1e-6;
         }
         const auto [position, inserted] = rows.try_emplace(row.op, row);
         if (!inserted) merge_row(position->second, row);
@@ -94,30 +95,31 @@ std::string printed(const char* format, double value) {
 }
 
 std::string totals(const Gains& gains) {
-    const double share = gains.calls ? 100.0 * static_cast<double>(gains.served_calls) / static_cast<double>(gains.calls)
+    const double share = gains.calls ? 100.0 * static_cast<double>(gains.served_calls) /
+                                           static_cast<double>(gains.calls)
                                      : 0;
     std::string line = format_count(gains.calls) + " calls";
     if (gains.processes > 1) line += " in " + std::to_string(gains.processes) + " processes";
     line += ", " + printed("%.0f", share) + " % served by tuned plans";
-    if (gains.saved_seconds > 0) line += ", about " + format_time(gains.saved_seconds * 1e6) + " saved";
-    line += "; tuning took " + format_time(gains.tuning_cpu_seconds * 1e6) + " of CPU: " + format_count(gains.trials) +
-            " trials, " + format_count(gains.compiles) + " compiles, " + format_count(gains.published) +
-            " plans published, " + format_count(gains.rejected) + " candidates rejected";
+    if (gains.saved_seconds > 0)
+        line += ", about " + format_time(gains.saved_seconds * 1e6) + " saved";
+    line += "; tuning took " + format_time(gains.tuning_cpu_seconds * 1e6) +
+            " of CPU: " + format_count(gains.trials) + " trials, " + format_count(gains.compiles) +
+            " compiles, " + format_count(gains.published) + " plans published, " +
+            format_count(gains.rejected) + " candidates rejected";
     return line;
 }
 
 std::vector<std::string> cells(const GainRow& row) {
     const auto gain = row.gain();
-    return {row.op.empty() ? "-" : row.op,
-            format_count(row.calls),
-            format_time(row.before_us),
-            format_time(row.now_us),
-            gain ? printed("%.2fx", *gain) : "-",
-            format_time(row.bound_us),
+    return {row.op.empty() ? "-" : row.op,        format_count(row.calls),
+            format_time(row.before_us),           format_time(row.now_us),
+            gain ? printed("%.2fx", *gain) : "-", format_time(row.bound_us),
             row.served.empty() ? "-" : row.served};
 }
 
-const std::vector<std::string> kHeads = {"shape", "calls", "before", "now", "gain", "bound", "served by"};
+const std::vector<std::string> kHeads = {"shape", "calls", "before",   "now",
+                                         "gain",  "bound", "served by"};
 
 /// Pads to a width in bytes; all cells are ASCII.
 std::string pad(const std::string& cell, size_t width, bool left) {
@@ -208,12 +210,16 @@ std::string gains_text(const Gains& gains, std::size_t max_rows) {
 
 std::string gains_html(const Gains& gains) {
     std::string page =
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>whet report</title>\n"
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>whet "
+        "report</title>\n"
         "<meta name=\"viewport\" content=\"width=device-width\">\n"
-        "<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 1em}"
+        "<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 "
+        "1em}"
         "table{border-collapse:collapse;width:100%}td,th{padding:.3em .7em;text-align:right;"
-        "border-bottom:1px solid #ccc}td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}"
-        "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}td,th{border-color:#444}}</style>"
+        "border-bottom:1px solid "
+        "#ccc}td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}"
+        "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}td,th{border-color:#"
+        "444}}</style>"
         "</head><body>\n<h1>whet report</h1>\n<p>" +
         escape(totals(gains)) + "</p>\n<table><thead><tr>";
     for (const std::string& head : kHeads) page += "<th>" + head + "</th>";

@@ -11,10 +11,10 @@ namespace whet::tools {
 
 /// One operation, over all processes that performed it.
 struct GainRow {
-    std::string op;                   ///< as text, e.g. "linear m=32 k=384 n=1536"
-    std::string served;               ///< "whet" or "original"
-    std::string reason;               ///< why it is served so; may be empty
-    std::string schedule;             ///< of the plan that serves; may be empty
+    std::string op;        ///< as text, e.g. "linear m=32 k=384 n=1536"
+    std::string served;    ///< "whet" or "original"
+    std::string reason;    ///< why it is served so; may be empty
+    std::string schedule;  ///< of the plan that serves; may be empty
     std::uint64_t calls = 0;
     std::optional<double> before_us;  ///< the original, a call
     std::optional<double> now_us;     ///< what serves now, a call
@@ -32,8 +32,8 @@ struct Gains {
     double saved_seconds = 0;
 };
 
-/// Reads the JSON reports (whet_report), one per process, and merges equal operations: calls are added, times averaged
-/// over calls. Reports that cannot be read are skipped.
+/// Reads the JSON reports (whet_report), one per process, and merges equal operations: calls are
+/// added, times averaged over calls. Reports that cannot be read are skipped.
 Gains merge_reports(const std::vector<std::string>& reports);
 
 /// Draws the table: a sentence of totals, then at most `max_rows` rows, then what was left out.

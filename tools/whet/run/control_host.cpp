@@ -18,7 +18,8 @@
 namespace whet::tools {
 namespace {
 
-constexpr size_t kFileBytes = WHET_CONTROL_HEADER_BYTES + size_t{WHET_CONTROL_SLOTS} * WHET_CONTROL_SLOT_BYTES;
+constexpr size_t kFileBytes =
+    WHET_CONTROL_HEADER_BYTES + size_t{WHET_CONTROL_SLOTS} * WHET_CONTROL_SLOT_BYTES;
 
 template <typename T>
 T load(const T& source) {
@@ -38,7 +39,8 @@ void copy_text(const whet_control_slot& slot, bool with_report, ProcessView& vie
         if (before % 2 == 0) {
             const size_t bytes = slot.text_bytes;
             view.activity.assign(slot.activity, strnlen(slot.activity, sizeof(slot.activity)));
-            if (with_report && bytes <= WHET_CONTROL_TEXT_BYTES) view.report.assign(slot.text, bytes);
+            if (with_report && bytes <= WHET_CONTROL_TEXT_BYTES)
+                view.report.assign(slot.text, bytes);
             __atomic_thread_fence(__ATOMIC_SEQ_CST);
             if (load(slot.text_sequence) == before) return;
         }
@@ -67,7 +69,8 @@ ControlHost::~ControlHost() {
 
 whet_control_slot* ControlHost::slot(int index) const {
     auto* bytes = static_cast<char*>(mapping_) + WHET_CONTROL_HEADER_BYTES;
-    return reinterpret_cast<whet_control_slot*>(bytes + static_cast<size_t>(index) * WHET_CONTROL_SLOT_BYTES);
+    return reinterpret_cast<whet_control_slot*>(bytes + static_cast<size_t>(index) *
+                                                            WHET_CONTROL_SLOT_BYTES);
 }
 
 std::string ControlHost::map(int descriptor) {
@@ -104,7 +107,8 @@ std::string ControlHost::attach(std::int32_t pid) {
     }
     if (static_cast<size_t>(status.st_size) != kFileBytes) return path_ + " is not a control page";
     if (std::string failure = map(descriptor_); !failure.empty()) return failure;
-    const bool fits = header()->magic == WHET_CONTROL_MAGIC && header()->version == WHET_CONTROL_VERSION;
+    const bool fits =
+        header()->magic == WHET_CONTROL_MAGIC && header()->version == WHET_CONTROL_VERSION;
     return fits ? "" : "control page " + path_ + " is of another version";
 }
 
@@ -138,7 +142,8 @@ std::uint64_t ControlHost::command_all(whet_control_command command) {
     return WHET_CONTROL_WORD(sequence, command);
 }
 
-std::optional<std::uint64_t> ControlHost::command_one(std::int32_t pid, whet_control_command command) {
+std::optional<std::uint64_t> ControlHost::command_one(std::int32_t pid,
+                                                      whet_control_command command) {
     for (int i = 0; i < WHET_CONTROL_SLOTS && load(slot(i)->pid) != 0; ++i) {
         if (load(slot(i)->pid) != pid) continue;
         const std::uint64_t sequence = __atomic_add_fetch(&header()->sequence, 1, __ATOMIC_ACQ_REL);
@@ -155,7 +160,8 @@ bool ControlHost::wait_acknowledged(std::uint64_t word, double seconds) const {
         for (int i = 0; i < WHET_CONTROL_SLOTS && load(slot(i)->pid) != 0; ++i) {
             const whet_control_slot& one = *slot(i);
             const bool meant = load(header()->command) == word || load(one.command) == word;
-            waiting |= meant && load(one.acknowledged) < word && !load(one.ended) && is_alive(load(one.pid));
+            waiting |= meant && load(one.acknowledged) < word && !load(one.ended) &&
+                       is_alive(load(one.pid));
         }
         if (!waiting) return true;
         if (std::chrono::steady_clock::now() >= deadline) return false;

@@ -30,8 +30,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kLiveMilliseconds = 250;      // often enough to feel live, rare enough to cost nothing
-constexpr std::size_t kMaxTableRows = 40;   // what still fits a screen or two
+constexpr int kLiveMilliseconds = 250;     // often enough to feel live, rare enough to cost nothing
+constexpr std::size_t kMaxTableRows = 40;  // what still fits a screen or two
 
 volatile sig_atomic_t child_pid = 0;
 
@@ -39,8 +39,8 @@ void forward_signal(int signal_number) {
     if (child_pid > 0) kill(static_cast<pid_t>(child_pid), signal_number);
 }
 
-/// While it lives: an interrupt from the terminal, which the command gets too, doesn't end the parent, so that the
-/// table is still drawn; a request to terminate is passed on.
+/// While it lives: an interrupt from the terminal, which the command gets too, doesn't end the
+/// parent, so that the table is still drawn; a request to terminate is passed on.
 class SignalGuard {
 public:
     SignalGuard() {
@@ -54,12 +54,14 @@ public:
         }
     }
     ~SignalGuard() {
-        for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+        for (size_t i = 0; i < std::size(kSignals); ++i)
+            sigaction(kSignals[i], &before_[i], nullptr);
     }
     SignalGuard(const SignalGuard&) = delete;
     SignalGuard& operator=(const SignalGuard&) = delete;
 
-    /// The signals that a child must find as this process found them: default, unless they were ignored.
+    /// The signals that a child must find as this process found them: default, unless they were
+    /// ignored.
     sigset_t defaults() const {
         sigset_t set;
         sigemptyset(&set);
@@ -82,14 +84,14 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 }
 
 /// Returns 0 or errno.
-int spawn(std::vector<std::string> command, std::vector<std::string> environment, const sigset_t& defaults,
-          pid_t& pid) {
+int spawn(std::vector<std::string> command, std::vector<std::string> environment,
+          const sigset_t& defaults, pid_t& pid) {
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    const int failure = posix_spawnp(&pid, command[0].c_str(), nullptr, &attributes, pointers(command).data(),
-                                     pointers(environment).data());
+    const int failure = posix_spawnp(&pid, command[0].c_str(), nullptr, &attributes,
+                                     pointers(command).data(), pointers(environment).data());
     posix_spawnattr_destroy(&attributes);
     return failure;
 }
@@ -109,9 +111,10 @@ std::string live_line(const std::vector<ProcessView>& views, double seconds) {
     char time[32];
     std::snprintf(time, sizeof(time), "%.0f s", seconds);
     std::string line = std::string("whet ") + time + "  " + format_count(sum.calls) + " calls";
-    if (sum.calls > 0) line += " (" + std::to_string(100 * sum.served_calls / sum.calls) + " % tuned)";
-    line += "  " + format_count(sum.sites) + " shapes  " + format_count(sum.published) + " plans  " +
-            format_count(sum.trials) + " trials  tuning " +
+    if (sum.calls > 0)
+        line += " (" + std::to_string(100 * sum.served_calls / sum.calls) + " % tuned)";
+    line += "  " + format_count(sum.sites) + " shapes  " + format_count(sum.published) +
+            " plans  " + format_count(sum.trials) + " trials  tuning " +
             format_time(static_cast<double>(sum.tuning_cpu_ns) * 1e-3) + "  saved " +
             format_time(static_cast<double>(sum.saved_ns) * 1e-3);
     if (!sum.activity.empty()) line += "  " + sum.activity;
@@ -144,7 +147,9 @@ private:
     bool drawn_ = false;
 };
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+    return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// Waits for the child and draws meanwhile; returns its wait status.
 int watch(pid_t child, const ControlHost& host, Clock::time_point start) {
@@ -154,7 +159,8 @@ int watch(pid_t child, const ControlHost& host, Clock::time_point start) {
     for (;;) {
         pollfd waiting{descriptor, POLLIN, 0};
         // Without a pidfd (old kernels) the poll is a plain pause of the same length.
-        poll(&waiting, descriptor >= 0 ? 1 : 0, descriptor >= 0 && !line.shown() ? -1 : kLiveMilliseconds);
+        poll(&waiting, descriptor >= 0 ? 1 : 0,
+             descriptor >= 0 && !line.shown() ? -1 : kLiveMilliseconds);
         const pid_t ended = waitpid(child, &status, WNOHANG);
         if (ended == child || (ended < 0 && errno != EINTR)) break;
         if (line.shown()) line.draw(live_line(host.read(false), seconds_since(start)));
@@ -165,7 +171,8 @@ int watch(pid_t child, const ControlHost& host, Clock::time_point start) {
 
 bool write_json(const std::string& path, const RunOptions& options, int exit_status, double seconds,
                 const std::vector<ProcessView>& views) {
-    nlohmann::json document = {{"command", options.command}, {"exit_status", exit_status}, {"seconds", seconds}};
+    nlohmann::json document = {
+        {"command", options.command}, {"exit_status", exit_status}, {"seconds", seconds}};
     document["processes"] = nlohmann::json::array();
     for (const ProcessView& view : views) {
         nlohmann::json report = nlohmann::json::parse(view.report, nullptr, false);
@@ -186,9 +193,7 @@ void print_table(const std::vector<ProcessView>& views) {
     }
     const Gains gains = merge_reports(reports);
     if (gains.rows.empty()) {
-        std::fputs(views.empty() ? "whet: no process of this command loaded whet (statically linked, or not started)\n"
-                                 : "whet: the command performed no operation that whet handles\n",
-                   stderr);
+        std::fputs("whet: the command performed no operation that whet handles\n", stderr);
         return;
     }
     std::fputs(gains_text(gains, kMaxTableRows).c_str(), stderr);
@@ -207,13 +212,15 @@ std::string installed_library(const std::string& name) {
     return access(path.c_str(), R_OK) == 0 ? path : std::string();
 }
 
-std::vector<std::string> child_environment(const std::vector<std::pair<std::string, std::string>>& changes) {
+std::vector<std::string> child_environment(
+    const std::vector<std::pair<std::string, std::string>>& changes) {
     std::vector<std::string> environment;
     for (char** entry = environ; *entry; ++entry) {
         const std::string text = *entry;
         const std::string name = text.substr(0, text.find('='));
-        const bool changed = std::any_of(changes.begin(), changes.end(),
-                                         [&name](const auto& change) { return change.first == name; });
+        const bool changed =
+            std::any_of(changes.begin(), changes.end(),
+                        [&name](const auto& change) { return change.first == name; });
         if (!changed) environment.push_back(text);
     }
     for (const auto& [name, value] : changes) {
@@ -222,7 +229,8 @@ std::vector<std::string> child_environment(const std::vector<std::pair<std::stri
     return environment;
 }
 
-std::vector<std::pair<std::string, std::string>> preload_changes(const ControlHost& host, std::string& failure) {
+std::vector<std::pair<std::string, std::string>> preload_changes(const ControlHost& host,
+                                                                 std::string& failure) {
     std::string library = installed_library("libwhet_blas.so");
     if (library.empty()) {
         failure = "libwhet_blas.so is not beside this installation";
@@ -232,7 +240,8 @@ std::vector<std::pair<std::string, std::string>> preload_changes(const ControlHo
         failure = library + " cannot be preloaded: its path holds a space or a colon";
         return {};
     }
-    if (const char* before = std::getenv("LD_PRELOAD"); before && *before) library += std::string(":") + before;
+    if (const char* before = std::getenv("LD_PRELOAD"); before && *before)
+        library += std::string(":") + before;
     return {{"LD_PRELOAD", library}, {"WHET_CONTROL", host.path()}};
 }
 
@@ -248,9 +257,11 @@ int run_command(const RunOptions& options) {
     const Clock::time_point start = Clock::now();
     const SignalGuard guard;
     pid_t child = 0;
-    const int spawn_errno = spawn(options.command, child_environment(changes), guard.defaults(), child);
+    const int spawn_errno =
+        spawn(options.command, child_environment(changes), guard.defaults(), child);
     if (spawn_errno != 0) {
-        std::fprintf(stderr, "whet: cannot start %s: %s\n", options.command[0].c_str(), std::strerror(spawn_errno));
+        std::fprintf(stderr, "whet: cannot start %s: %s\n", options.command[0].c_str(),
+                     std::strerror(spawn_errno));
         return spawn_errno == ENOENT ? kExitNotFound : kExitNotExecutable;
     }
     child_pid = child;
@@ -261,7 +272,8 @@ int run_command(const RunOptions& options) {
     const std::vector<ProcessView> views = host.read(true);
     print_table(views);
     const bool wanted = !options.json_path.empty();
-    if (wanted && !write_json(options.json_path, options, exit_status, seconds_since(start), views)) {
+    if (wanted &&
+        !write_json(options.json_path, options, exit_status, seconds_since(start), views)) {
         std::fprintf(stderr, "whet: cannot write %s\n", options.json_path.c_str());
         return exit_status != 0 ? exit_status : kExitFailed;
     }
