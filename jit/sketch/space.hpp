@@ -39,6 +39,7 @@ public:
     /// A legal start of a sketch.
     virtual base::Point default_point(int sketch) const = 0;
     virtual const whet_op& op() const = 0;
+    virtual Isa isa() const = 0;
 };
 
 std::unique_ptr<ScheduleSpace> make_space(const whet_op& op, const MachineModel& machine);

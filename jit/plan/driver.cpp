@@ -1,0 +1,389 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs plans: the one interpreter of nests. Everything it does is addresses and counts; arithmetic is in microkernels.
+#include <algorithm>
+#include <cmath>
+
+#include "jit/plan/nest.hpp"
+#include "jit/plan/pack.hpp"
+#include "jit/plan/plan.hpp"
+#include "jit/portable.hpp"
+
+namespace whet::jit {
+
+namespace {
+
+int64_t along(const OuterStrides& strides, const int64_t* outer) {
+    return strides.stride[0] * outer[0] + strides.stride[1] * outer[1] + strides.stride[2] * outer[2];
+}
+
+/// What one call of run_phase knows.
+struct Context {
+    const Plan& plan;
+    const Nest& nest;
+    const MicrokernelFunction* functions;
+    const Operands& operands;
+    std::byte* scratch;
+
+    float* place(Place which) const {
+        if (which == Place::image) return reinterpret_cast<float*>(scratch + nest.image_offset);
+        if (which == Place::product) return reinterpret_cast<float*>(scratch + nest.product_offset);
+        return static_cast<float*>(operands.data[static_cast<int>(which)]);
+    }
+    void call(int kernel, const void* args) const {
+        if (functions != nullptr) functions[kernel](args);
+        else run_portable(plan.kernels[kernel], args);
+    }
+};
+
+int64_t segment_channels(const Contraction& c, int64_t segment) {
+    return std::min(c.segment, c.channels - segment * c.segment);
+}
+int64_t rows_of(const Contraction& c, int64_t tile) { return c.narrow_rows + (tile < c.wide_tiles ? 1 : 0); }
+
+/// Where panels go: `dst` is the first packed tile's panel, a panel is `depth` deep, the segment starts at `offset`.
+struct PanelTarget {
+    float* dst;
+    int64_t depth;
+    int64_t offset;
+};
+
+/// Packs row tiles [first, last) of one segment.
+void pack_scalar(const Contraction& c, const float* source, int64_t first, int64_t last, int64_t segment,
+                 const PanelTarget& target, Isa isa) {
+    const Access& a = c.scalar;
+    for (int64_t tile = first; tile < last;) {
+        const int64_t end = tile < c.wide_tiles ? std::min(last, c.wide_tiles) : last;
+        const int64_t width = rows_of(c, tile), row = c.rows_before(tile);
+        copy_panels({source + row * a.axis_stride + segment * c.segment * a.channel_stride,
+                     target.dst + (row - c.rows_before(first)) * target.depth + target.offset * width,
+                     (end - tile) * width, width, segment_channels(c, segment), a.axis_stride, a.channel_stride,
+                     a.tap_offsets.data(), c.taps, target.depth * width},
+                    isa);
+        tile = end;
+    }
+}
+
+/// Packs lane tiles [first, last) of one segment; `lanes` is the extent.
+void pack_vector(const Contraction& c, const float* source, int64_t lanes, int64_t first, int64_t last,
+                 int64_t segment, const PanelTarget& target, Isa isa) {
+    const Access& a = c.vector;
+    const int64_t lane = first * c.tile_lanes;
+    copy_panels({source + lane * a.axis_stride + segment * c.segment * a.channel_stride,
+                 target.dst + target.offset * c.tile_lanes, std::min(lanes, last * c.tile_lanes) - lane, c.tile_lanes,
+                 segment_channels(c, segment), a.axis_stride, a.channel_stride, a.tap_offsets.data(), c.taps,
+                 target.depth * c.tile_lanes},
+                isa);
+}
+
+/// Packs a whole side: every segment of every tile.
+void pack_whole(const Contraction& c, bool scalar_side, const float* source, int64_t lanes, float* dst, Isa isa) {
+    for (int64_t s = 0; s < c.segments; ++s) {
+        const PanelTarget target{dst, c.taps * c.channels, s * c.segment * c.taps};
+        if (scalar_side) pack_scalar(c, source, 0, c.row_tiles, s, target, isa);
+        else pack_vector(c, source, lanes, 0, c.lane_tiles(lanes), s, target, isa);
+    }
+}
+
+/// One contraction at one (batch, group, strip): bases resolved, block loops still to run.
+class ContractionRun {
+public:
+    ContractionRun(const Context& context, const Contraction& c, const int64_t* outer, int64_t lanes)
+        : context_(context), c_(c), lanes_(lanes) {
+        scalar_ = source_of(c.scalar, outer, context.nest.scalar_offset);
+        vector_ = source_of(c.vector, outer, context.nest.vector_offset);
+        dst_ = context.place(c.dst_place) + c.dst_base + along(c.dst_outer, outer);
+        bias_ = c.bias_axis == BiasAxis::none
+                    ? nullptr
+                    : static_cast<const float*>(context.operands.data[WHET_BIAS]) + c.bias_base +
+                          along(c.bias_outer, outer);
+        const Isa isa = context.plan.isa;
+        if (c.scalar.source == Source::packed && c.scalar.whole)
+            pack_whole(c, true, scalar_.place, lanes, scalar_.scratch, isa);
+        if (c.vector.source == Source::packed && c.vector.whole)
+            pack_whole(c, false, vector_.place, lanes, vector_.scratch, isa);
+    }
+
+    int64_t row_blocks() const { return (c_.row_tiles + c_.row_block - 1) / c_.row_block; }
+    int64_t lane_blocks() const {
+        return (c_.lane_tiles(lanes_) + c_.lane_block - 1) / c_.lane_block;
+    }
+    /// Iterations of the outermost loop.
+    int64_t outermost() const { return count_of(loop_axis(0)); }
+
+    /// Runs iterations [first, last) of the outermost block loop, everything inside.
+    void run(int64_t first, int64_t last) {
+        int64_t index[3] = {0, 0, 0};
+        const int a0 = loop_axis(0), a1 = loop_axis(1), a2 = loop_axis(2);
+        for (index[a0] = first; index[a0] < last; ++index[a0])
+            for (index[a1] = 0; index[a1] < count_of(a1); ++index[a1])
+                for (index[a2] = 0; index[a2] < count_of(a2); ++index[a2]) block(index[0], index[1], index[2]);
+    }
+
+private:
+    enum AxisIndex { kRow = 0, kLane = 1, kSegment = 2 };
+
+    struct SideSource {
+        const float* place = nullptr;   // in place
+        const float* packed = nullptr;  // whole panels
+        float* scratch = nullptr;       // where per-call panels go
+    };
+
+    SideSource source_of(const Access& access, const int64_t* outer, size_t scratch_offset) const {
+        SideSource side;
+        if (access.source != Source::frozen)
+            side.place = context_.place(access.place) + access.base + along(access.outer, outer);
+        if (access.source == Source::frozen)
+            side.packed = static_cast<const float*>(context_.operands.packed[static_cast<int>(access.place)]) +
+                          access.packed_base + along(access.packed_outer, outer);
+        side.scratch = reinterpret_cast<float*>(context_.scratch + scratch_offset);
+        if (access.source == Source::packed && access.whole) side.packed = side.scratch;
+        return side;
+    }
+
+    int loop_axis(int depth) const {
+        static constexpr int8_t kAxes[][3] = {{kLane, kSegment, kRow}, {kSegment, kLane, kRow},
+                                              {kRow, kSegment, kLane}, {kSegment, kRow, kLane},
+                                              {kLane, kRow, kSegment}, {kRow, kLane, kSegment}};
+        return kAxes[static_cast<int>(c_.order)][depth];
+    }
+    int64_t count_of(int axis) const {
+        return axis == kRow ? row_blocks() : axis == kLane ? lane_blocks() : c_.segments;
+    }
+
+    int64_t depth() const { return c_.taps * c_.channels; }
+
+    /// One (row block, lane block, segment): packs what has changed, then the tiles.
+    void block(int64_t row_block, int64_t lane_block, int64_t segment) {
+        const int64_t first_row = row_block * c_.row_block, first_lane = lane_block * c_.lane_block;
+        const int64_t end_row = std::min(c_.row_tiles, first_row + c_.row_block);
+        const int64_t end_lane = std::min(c_.lane_tiles(lanes_), first_lane + c_.lane_block);
+        const int64_t block_depth = c_.taps * segment_channels(c_, segment);
+        const Isa isa = context_.plan.isa;
+        if (c_.scalar.source == Source::packed && !c_.scalar.whole &&
+            (packed_scalar_[0] != row_block || packed_scalar_[1] != segment)) {
+            pack_scalar(c_, scalar_.place, first_row, end_row, segment, {scalar_.scratch, block_depth, 0}, isa);
+            packed_scalar_[0] = row_block;
+            packed_scalar_[1] = segment;
+        }
+        if (c_.vector.source == Source::packed && !c_.vector.whole &&
+            (packed_vector_[0] != lane_block || packed_vector_[1] != segment)) {
+            pack_vector(c_, vector_.place, lanes_, first_lane, end_lane, segment,
+                        {vector_.scratch, block_depth, 0}, isa);
+            packed_vector_[0] = lane_block;
+            packed_vector_[1] = segment;
+        }
+        for (int64_t tile = first_lane; tile < end_lane; ++tile) {
+            if (first_row < c_.wide_tiles)
+                tiles(first_row, std::min(end_row, c_.wide_tiles), first_row, tile, first_lane, segment);
+            if (end_row > c_.wide_tiles)
+                tiles(std::max(first_row, c_.wide_tiles), end_row, first_row, tile, first_lane, segment);
+        }
+    }
+
+    /// Row tiles [first, last), all of one width, against one lane tile.
+    void tiles(int64_t first, int64_t last, int64_t block_row, int64_t lane_tile, int64_t block_lane,
+               int64_t segment) const {
+        const bool wide = first < c_.wide_tiles;
+        const int64_t width = rows_of(c_, first), row = c_.rows_before(first);
+        const int64_t lane = lane_tile * c_.tile_lanes, k = segment_channels(c_, segment);
+        TileArgs args;
+        args.k = k;
+        args.taps = c_.taps;
+        args.tiles = last - first;
+        args.lanes = std::min<int64_t>(c_.tile_lanes, lanes_ - lane);
+        address_scalar(args, block_row, width, row, segment, k);
+        address_vector(args, row, width, lane, block_lane, segment, k);
+        int64_t table[2 * kMaxTaps];
+        args.tap_offsets = table;
+        if (c_.kernel_taps) fill_taps(table, width, k);
+        args.dst = dst_ + row * c_.dst_row + lane;
+        args.dst_row = c_.dst_row;
+        args.dst_tile = width * c_.dst_row;
+        args.bias = bias_;
+        args.bias_tile = 0;
+        if (c_.bias_axis == BiasAxis::lane) args.bias = bias_ + lane * c_.bias_stride;
+        if (c_.bias_axis == BiasAxis::row) {
+            args.bias = bias_ + row * c_.bias_stride;
+            args.bias_tile = width;
+        }
+        args.start = segment > 0 ? kStartDst : first_start();
+        args.finish = segment + 1 == c_.segments ? 1 : 0;
+        args.alpha = context_.plan.op.alpha;
+        args.beta = context_.plan.op.beta;
+        const bool edge = args.lanes < c_.tile_lanes;
+        context_.call(c_.kernel[wide ? 1 : 0][edge ? 1 : 0], &args);
+    }
+
+    void address_scalar(TileArgs& args, int64_t block_row, int64_t width, int64_t row, int64_t segment,
+                        int64_t k) const {
+        const Access& a = c_.scalar;
+        args.scalar_row = a.axis_stride;
+        args.scalar_k = a.channel_stride;
+        args.scalar_tile = width * a.axis_stride;
+        if (a.source == Source::in_place) {
+            args.scalar = scalar_.place + row * a.axis_stride + segment * c_.segment * a.channel_stride;
+            return;
+        }
+        const bool whole = a.source == Source::frozen || a.whole;
+        const int64_t panel_depth = whole ? depth() : c_.taps * k;
+        const int64_t base_row = whole ? 0 : c_.rows_before(block_row);
+        const int64_t offset = whole ? segment * c_.segment * c_.taps : 0;
+        args.scalar = (whole ? scalar_.packed : scalar_.scratch) + (row - base_row) * panel_depth + offset * width;
+        args.scalar_row = 1;
+        args.scalar_k = width;
+        args.scalar_tile = panel_depth * width;
+    }
+    void address_vector(TileArgs& args, int64_t row, int64_t width, int64_t lane, int64_t block_lane, int64_t segment,
+                        int64_t k) const {
+        const Access& a = c_.vector;
+        args.vector_row = c_.vector_row_stride;
+        args.vector_tile = c_.vector_row_stride * width;
+        args.vector_k = a.channel_stride;
+        if (a.source == Source::in_place) {
+            args.vector = vector_.place + lane + segment * c_.segment * a.channel_stride + row * c_.vector_row_stride;
+            return;
+        }
+        const bool whole = a.source == Source::frozen || a.whole;
+        const int64_t panel_depth = whole ? depth() : c_.taps * k;
+        const int64_t base_lane = whole ? 0 : block_lane * c_.tile_lanes;
+        const int64_t offset = whole ? segment * c_.segment * c_.taps : 0;
+        args.vector =
+            (whole ? vector_.packed : vector_.scratch) + (lane - base_lane) * panel_depth + offset * c_.tile_lanes;
+        args.vector_k = c_.tile_lanes;
+    }
+    void fill_taps(int64_t* table, int64_t width, int64_t k) const {
+        const bool scalar_panels = c_.scalar.source != Source::in_place;
+        const bool vector_panels = c_.vector.source != Source::in_place;
+        for (int64_t tap = 0; tap < c_.taps; ++tap) {
+            table[2 * tap] = scalar_panels ? tap * k * width : c_.scalar.tap_offsets[tap];
+            table[2 * tap + 1] = vector_panels ? tap * k * c_.tile_lanes : c_.vector.tap_offsets[tap];
+        }
+    }
+    int64_t first_start() const {
+        if (c_.bias_axis == BiasAxis::lane) return kStartBiasLane;
+        if (c_.bias_axis == BiasAxis::row) return kStartBiasRow;
+        const float beta = context_.plan.op.beta;
+        return beta == 0.0f ? kStartZero : beta == 1.0f ? kStartDst : kStartScaled;
+    }
+
+    const Context& context_;
+    const Contraction& c_;
+    int64_t lanes_;
+    SideSource scalar_, vector_;
+    float* dst_;
+    const float* bias_;
+    int64_t packed_scalar_[2] = {-1, -1};
+    int64_t packed_vector_[2] = {-1, -1};
+};
+
+/// No products: dst = epilogue(start), element by element.
+void run_degenerate(const Context& context, const Contraction& c, const int64_t* outer, int64_t lanes) {
+    const whet_op& op = context.plan.op;
+    float* dst = context.place(c.dst_place) + c.dst_base + along(c.dst_outer, outer);
+    const float* bias = c.bias_axis == BiasAxis::none
+                            ? nullptr
+                            : static_cast<const float*>(context.operands.data[WHET_BIAS]) + c.bias_base +
+                                  along(c.bias_outer, outer);
+    for (int64_t r = 0; r < c.rows; ++r)
+        for (int64_t l = 0; l < lanes; ++l) {
+            float& element = dst[r * c.dst_row + l];
+            float value = 0.0f;
+            if (bias != nullptr) value = bias[(c.bias_axis == BiasAxis::lane ? l : r) * c.bias_stride];
+            else if (op.beta == 1.0f) value = element;
+            else if (op.beta != 0.0f) value = op.beta * element;
+            element = op.epilogue == WHET_EPILOGUE_RELU ? relu(value) : value;
+        }
+}
+
+void run_softmax(const Context& context, int64_t first, int64_t last) {
+    const whet_op& op = context.plan.op;
+    const whet_view& dst = op.operands[WHET_DST];
+    const whet_view& src = op.operands[WHET_A];
+    const int64_t block = context.nest.strip_rows;
+    const int64_t begin = first * block, end = std::min(dst.extents[0], last * block);
+    SoftmaxArgs args{static_cast<const float*>(context.operands.data[WHET_A]) + begin * src.strides[0],
+                     static_cast<float*>(context.operands.data[WHET_DST]) + begin * dst.strides[0],
+                     end - begin, dst.extents[1], src.strides[0], dst.strides[0]};
+    context.call(context.nest.softmax_kernel, &args);
+}
+
+/// One (batch, group, strip) with the range of its outermost block loop.
+void run_outer(const Context& context, const int64_t* outer, int64_t first, int64_t last) {
+    const Nest& nest = context.nest;
+    const int64_t strip_first = outer[2] * nest.strip_rows;
+    const int64_t strip_rows = nest.strip_rows ? std::min(nest.strip_rows, nest.output_rows - strip_first) : 0;
+    if (nest.image.enabled) {
+        const float* source = context.place(Place::a) + outer[0] * nest.image.source_outer[0] +
+                              outer[1] * nest.image.source_outer[1];
+        copy_image(nest.image, source, strip_first, context.place(Place::image));
+    }
+    for (const Contraction& contraction : nest.contractions) {
+        const int64_t lanes = nest.rows_are_positions || nest.strip_rows == 0
+                                  ? contraction.lanes
+                                  : (strip_rows - 1) * nest.lanes_per_row + nest.last_row_lanes;
+        if (contraction.degenerate) {
+            run_degenerate(context, contraction, outer, lanes);
+            continue;
+        }
+        ContractionRun run(context, contraction, outer, lanes);
+        if (nest.tasks_per_outer == 1) run.run(0, run.outermost());
+        else run.run(first, last);
+    }
+    if (nest.unpack.kind != UnpackKind::none) {
+        float* dst = context.place(Place::dst) + outer[0] * nest.unpack.dst_outer[0] + outer[1] * nest.unpack.dst_outer[1];
+        unpack_product(nest.unpack, context.place(Place::product), dst, strip_first, strip_rows);
+    }
+}
+
+}  // namespace
+
+void run_phase(const Plan& plan, const MicrokernelFunction* functions, int phase, const Operands& operands,
+               std::byte* shared_scratch, std::byte* private_scratch, int64_t first, int64_t last) noexcept {
+    (void)phase;
+    (void)shared_scratch;
+    const Nest& nest = *plan.nest;
+    const Context context{plan, nest, functions, operands, private_scratch};
+    if (nest.softmax_kernel >= 0) {
+        run_softmax(context, first, last);
+        return;
+    }
+    while (first < last) {
+        const int64_t position = first / nest.tasks_per_outer;
+        const int64_t begin = first % nest.tasks_per_outer;
+        const int64_t end = std::min(nest.tasks_per_outer, begin + (last - first));
+        const int64_t inner = nest.outer_extent[1] * nest.outer_extent[2];
+        const int64_t outer[kOuterLoops] = {position / inner, position / nest.outer_extent[2] % nest.outer_extent[1],
+                                            position % nest.outer_extent[2]};
+        run_outer(context, outer, begin, end);
+        first += end - begin;
+    }
+}
+
+void run_plan(const Plan& plan, const MicrokernelFunction* functions, const Operands& operands,
+              std::byte* scratch) noexcept {
+    for (size_t phase = 0; phase < plan.phases.size(); ++phase)
+        run_phase(plan, functions, static_cast<int>(phase), operands, scratch, scratch + plan.shared_bytes, 0,
+                  plan.phases[phase].task_count);
+}
+
+void pack_frozen(const Plan& plan, int operand, const void* source, void* packed) noexcept {
+    const auto* from = static_cast<const float*>(source);
+    for (const Contraction& c : plan.nest->contractions)
+        for (const bool scalar_side : {true, false}) {
+            const Access& access = scalar_side ? c.scalar : c.vector;
+            if (access.source != Source::frozen || static_cast<int>(access.place) != operand) continue;
+            // A loop along which the operand does not move (stride 0) is packed once.
+            const auto count = [&](int loop) {
+                return access.packed_outer.stride[loop] == 0 ? 1 : plan.nest->outer_extent[loop];
+            };
+            for (int64_t batch = 0; batch < count(0); ++batch)
+                for (int64_t group = 0; group < count(1); ++group) {
+                    const int64_t outer[kOuterLoops] = {batch, group, 0};
+                    pack_whole(c, scalar_side, from + access.base + along(access.outer, outer), c.lanes,
+                               static_cast<float*>(packed) + access.packed_base + along(access.packed_outer, outer),
+                               plan.isa);
+                }
+        }
+}
+
+}  // namespace whet::jit

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// A plan's loop nest as data: contractions over addressed operands, the copies around them, and where scratch lies.
+//
+// A task is one (batch, group, strip) or one block of the outermost block loop inside it. Everything is in elements.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "jit/schedule/schedule.hpp"
+
+namespace whet::jit {
+
+/// The memory that an address is relative to: an operand of the call, or a part of the private scratch.
+enum class Place : uint8_t { dst = 0, a = 1, b = 2, bias = 3, image = 4, product = 5 };
+
+/// The most kernel positions of a convolution that a plan takes (the driver's tap table is on its stack).
+inline constexpr int64_t kMaxTaps = 512;
+
+/// The loops around everything else: batch, group, strip of output rows.
+inline constexpr int kOuterLoops = 3;
+struct OuterStrides {
+    int64_t stride[kOuterLoops] = {0, 0, 0};
+};
+
+/// One side of the product. In place: address = base + outer + axis * axis_stride + channel * channel_stride +
+/// tap_offsets[tap]. As panels: a panel holds `width` positions of the axis, laid out [segment][tap][channel][width].
+struct Access {
+    Source source = Source::in_place;
+    Place place = Place::a;
+    int64_t base = 0;
+    OuterStrides outer;
+    int64_t axis_stride = 0;
+    int64_t channel_stride = 0;
+    std::vector<int64_t> tap_offsets;
+    int64_t packed_base = 0;     ///< of this contraction's panels in a whole packed copy
+    OuterStrides packed_outer;   ///< in a whole packed copy
+    bool whole = false;          ///< per-call packing: the whole operand before the loops, not block by block
+};
+
+enum class BiasAxis : uint8_t { none, lane, row };
+
+/// One product with its loops: rows x lanes results, reduced over taps and channels.
+struct Contraction {
+    int64_t rows = 0, lanes = 0, channels = 0, taps = 1;
+    int64_t segment = 1, segments = 1;
+    Access scalar, vector;
+    int64_t vector_row_stride = 0;  ///< depthwise: the vector operand moves with the row too
+
+    Place dst_place = Place::dst;
+    int64_t dst_base = 0, dst_row = 0;
+    OuterStrides dst_outer;
+    BiasAxis bias_axis = BiasAxis::none;
+    int64_t bias_base = 0, bias_stride = 1;
+    OuterStrides bias_outer;
+
+    LoopOrder order = LoopOrder::lsr;
+    int64_t row_block = 1, lane_block = 1;  ///< in tiles
+    int64_t row_tiles = 0, wide_tiles = 0;  ///< the first wide_tiles have narrow_rows + 1 rows, the rest narrow_rows
+    int narrow_rows = 1;
+    int tile_lanes = 8;
+    int kernel[2][2] = {{-1, -1}, {-1, -1}};  ///< [narrow, wide][full, masked loads]
+    bool kernel_taps = false;                 ///< the microkernels walk a tap table
+    bool degenerate = false;                  ///< no products (K = 0, no tap, alpha = 0): dst = epilogue(start)
+
+    int64_t rows_before(int64_t tile) const {  ///< first row of a row tile
+        return tile * narrow_rows + (tile < wide_tiles ? tile : wide_tiles);
+    }
+    int64_t lane_tiles(int64_t lane_count) const { return (lane_count + tile_lanes - 1) / tile_lanes; }
+};
+
+/// A zero-padded copy of one strip of one group's source: [channel][plane][row][pitch]; plane = (y mod stride, x mod
+/// stride), so that every tap reads unit-stride columns ("pitch flattening", "polyphase packing").
+struct ImageCopy {
+    bool enabled = false;
+    int64_t channels = 0;
+    int64_t source_outer[2] = {0, 0};  ///< strides of batch and group in the source
+    int64_t source_channel = 0, source_row = 0, source_column = 0;
+    int64_t source_rows = 0, source_columns = 0;  ///< extents of the source image
+    int64_t pad_rows = 0, pad_columns = 0;        ///< zeros before the first row and column
+    int64_t stride_rows = 1, stride_columns = 1;
+    int64_t planes_rows = 1, planes_columns = 1;  ///< planes kept: all residues, or only the first
+    int64_t plane_rows = 0, pitch = 0;            ///< of one plane
+    int64_t channel_stride = 0;                   ///< elements between channels, kept off multiples of 4 KiB
+    int64_t plane() const { return plane_rows * pitch; }
+};
+
+enum class UnpackKind : uint8_t {
+    none,        ///< the contraction writes dst itself
+    pitched,     ///< product [co][position] -> dst, junk columns dropped
+    transposed,  ///< product [position][co] -> dst
+    phases,      ///< product [phase][co][position] -> dst, phases interleaved
+};
+
+struct Unpack {
+    UnpackKind kind = UnpackKind::none;
+    int64_t channels = 0;                      ///< output channels of one group
+    int64_t product_row = 0;                   ///< elements between product rows
+    int64_t pitch = 0;                         ///< positions between output rows
+    int64_t columns = 0, rows = 0;             ///< output extents (of the whole image)
+    int64_t phase_rows = 1, phase_columns = 1;
+    int64_t phase_size = 0;                    ///< elements of one phase's product
+    int64_t dst_outer[2] = {0, 0}, dst_channel = 0, dst_row = 0, dst_column = 1;
+};
+
+struct Nest {
+    int64_t outer_extent[kOuterLoops] = {1, 1, 1};
+    int64_t strip_rows = 0;      ///< output rows of one strip (the last may have fewer); 0: no strips
+    int64_t output_rows = 0;     ///< output rows (of a phase) that strips divide
+    int64_t lanes_per_row = 0;   ///< flattened positions per output row (pitch); the strip's lanes follow from it
+    int64_t last_row_lanes = 0;  ///< positions of the last output row
+    bool rows_are_positions = false;  ///< strips change the contraction's rows (channels, depthwise), not its lanes
+    std::vector<Contraction> contractions;
+    ImageCopy image;
+    Unpack unpack;
+    int64_t tasks_per_outer = 1;
+    /// Offsets in private scratch, bytes.
+    size_t image_offset = 0, product_offset = 0, scalar_offset = 0, vector_offset = 0;
+    int softmax_kernel = -1;
+};
+
+}  // namespace whet::jit

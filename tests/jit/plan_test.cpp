@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Plans against the reference, bit for bit: random legal schedules of every structure, by the portable interpreter.
+#include "jit/plan/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include "jit/op/computation.hpp"
+#include "jit/reference/reference.hpp"
+#include "jit/sketch/space.hpp"
+#include "tests/jit/operations.hpp"
+
+namespace whet::jit {
+namespace {
+
+using test::Buffers;
+using test::ConvCase;
+
+struct Case {
+    const char* name;
+    whet_op op;
+};
+
+whet_op with(whet_op op, float alpha, float beta, int epilogue = WHET_EPILOGUE_NONE) {
+    op.alpha = alpha;
+    op.beta = beta;
+    op.epilogue = static_cast<uint32_t>(epilogue);
+    return op;
+}
+
+whet_op with_bias(whet_op op, uint32_t axis) {
+    op.bias_axis = axis;
+    op.operands[op.operand_count++] = axis ? test::view_of({op.operands[0].extents[1]})
+                                           : test::view_of({op.operands[0].extents[0], 1});
+    return op;
+}
+
+whet_op frozen(whet_op op, int operand) {
+    op.frozen |= 1u << operand;
+    return op;
+}
+
+whet_op bmm(int64_t batch, int64_t m, int64_t n, int64_t k, bool shared_b) {
+    whet_view b = test::view_of({batch, k, n});
+    if (shared_b) b.strides[0] = 0;
+    return test::op_of(WHET_MATMUL, {test::view_of({batch, m, n}), test::view_of({batch, m, k}), b});
+}
+
+whet_op column_major(int64_t m, int64_t n, int64_t k) {
+    return test::op_of(WHET_MATMUL, {test::view_of({m, n}, {1, m + 3}), test::view_of({m, k}, {1, m + 1}),
+                                     test::view_of({k, n}, {1, k + 2})});
+}
+
+std::vector<Case> cases() {
+    using test::conv_op;
+    using test::matmul_op;
+    return {
+        {"one", matmul_op(1, 1, 1)},
+        {"row", matmul_op(1, 37, 19)},
+        {"column", matmul_op(37, 1, 19)},
+        {"primes", matmul_op(13, 29, 31)},
+        {"two_segments", matmul_op(5, 17, 1100)},
+        {"b_transposed", matmul_op(9, 40, 33, true)},
+        {"a_transposed", matmul_op(15, 33, 20, false, true)},
+        {"both_transposed", matmul_op(15, 33, 20, true, true)},
+        {"no_depth", matmul_op(4, 5, 0)},
+        {"beta_one", with(matmul_op(7, 21, 12), 1.0f, 1.0f)},
+        {"alpha_beta", with(matmul_op(7, 21, 530), 0.5f, 2.0f)},
+        {"alpha_zero", with(matmul_op(7, 21, 12), 0.0f, 2.0f)},
+        {"relu", with(matmul_op(11, 18, 12), 1.0f, 0.0f, WHET_EPILOGUE_RELU)},
+        {"bias", with_bias(matmul_op(6, 35, 24, true), 1)},
+        {"bias_rows", with_bias(matmul_op(6, 35, 24), 0)},
+        {"linear_frozen", with_bias(frozen(matmul_op(17, 70, 600, true), WHET_B), 1)},
+        {"a_frozen", frozen(matmul_op(17, 70, 40), WHET_A)},
+        {"column_major", column_major(14, 9, 21)},
+        {"batched", bmm(3, 5, 18, 7, false)},
+        {"batched_shared", frozen(bmm(3, 5, 18, 7, true), WHET_B)},
+        {"conv1x1", conv_op({.batch = 2, .in = 20, .out = 9, .rows = 5, .columns = 7})},
+        {"conv3x3", conv_op({.batch = 2, .in = 70, .out = 9, .rows = 6, .columns = 7, .kernel = 3, .padding = 1})},
+        {"conv3x3_frozen",
+         frozen(conv_op({.in = 10, .out = 19, .rows = 6, .columns = 7, .kernel = 3, .padding = 1, .bias = true}), WHET_B)},
+        {"conv_valid", conv_op({.in = 5, .out = 4, .rows = 9, .columns = 8, .kernel = 3})},
+        {"conv_stride", conv_op({.batch = 2, .in = 3, .out = 5, .rows = 11, .columns = 13, .kernel = 3, .stride = 2, .padding = 1})},
+        {"conv7x7", conv_op({.in = 3, .out = 8, .rows = 20, .columns = 21, .kernel = 7, .stride = 2, .padding = 3})},
+        {"conv1x1_stride", conv_op({.in = 6, .out = 5, .rows = 9, .columns = 9, .stride = 2})},
+        {"conv_dilated", conv_op({.in = 4, .out = 6, .rows = 12, .columns = 10, .kernel = 3, .padding = 2, .dilation = 2})},
+        {"conv_dilated_stride", conv_op({.in = 4, .out = 6, .rows = 13, .columns = 11, .kernel = 3, .stride = 3, .padding = 2, .dilation = 2})},
+        {"conv_groups", conv_op({.batch = 2, .in = 6, .out = 9, .rows = 5, .columns = 6, .kernel = 3, .padding = 1, .groups = 3, .bias = true})},
+        {"depthwise", conv_op({.batch = 2, .in = 5, .out = 5, .rows = 9, .columns = 19, .kernel = 3, .padding = 1, .groups = 5, .bias = true})},
+        {"depthwise_stride", conv_op({.in = 4, .out = 4, .rows = 9, .columns = 10, .kernel = 3, .stride = 2, .padding = 1, .groups = 4})},
+        {"depthwise_valid", conv_op({.in = 4, .out = 4, .rows = 9, .columns = 10, .kernel = 3, .groups = 4})},
+        {"transposed", conv_op({.batch = 2, .in = 6, .out = 7, .rows = 3, .columns = 4, .kernel = 4, .stride = 2, .padding = 1, .transposed = true})},
+        {"transposed_bias", conv_op({.in = 9, .out = 4, .rows = 5, .columns = 3, .kernel = 3, .stride = 2, .padding = 1, .output_padding = 1, .transposed = true, .bias = true})},
+        {"transposed_gaps", conv_op({.in = 3, .out = 4, .rows = 3, .columns = 3, .kernel = 2, .stride = 3, .transposed = true})},
+        {"transposed_groups", frozen(conv_op({.in = 6, .out = 4, .rows = 3, .columns = 4, .kernel = 3, .stride = 1, .padding = 1, .dilation = 2, .groups = 2, .transposed = true}), WHET_B)},
+        {"softmax", test::op_of(WHET_SOFTMAX, {test::view_of({7, 201}), test::view_of({7, 201})})},
+    };
+}
+
+/// Runs a plan by the interpreter on its own scratch and packed copies, poisoned with NaN before.
+void run(const Plan& plan, const Buffers& buffers) {
+    std::vector<float> scratch((plan.shared_bytes + plan.private_bytes) / sizeof(float) + 1, NAN);
+    std::vector<std::vector<float>> packed(WHET_MAX_OPERANDS);
+    Operands operands{buffers.pointers.data()};
+    for (int i = 0; i < WHET_MAX_OPERANDS; ++i) {
+        if (plan.frozen[i].id == 0) continue;
+        packed[i].assign(plan.frozen[i].bytes / sizeof(float), NAN);
+        pack_frozen(plan, i, buffers.pointers[i], packed[i].data());
+        operands.packed[i] = packed[i].data();
+    }
+    run_plan(plan, nullptr, operands, reinterpret_cast<std::byte*>(scratch.data()));
+}
+
+base::Point random_point(const ScheduleSpace& space, int sketch, std::mt19937& random) {
+    base::Point point(static_cast<size_t>(space.knob_count(sketch)));
+    for (int knob = 0; knob < space.knob_count(sketch); ++knob)
+        point[knob] = static_cast<int16_t>(random() % static_cast<unsigned>(space.choice_count(sketch, knob)));
+    return point;
+}
+
+class PlanOf : public ::testing::TestWithParam<Case> {};
+
+TEST_P(PlanOf, HasTheBitsOfTheReferenceUnderRandomSchedules) {
+    const whet_op op = GetParam().op;
+    constexpr unsigned kSeed = 20260;
+    SCOPED_TRACE(kSeed);
+    std::mt19937 random(kSeed);
+    MachineModel machine;
+    machine.isa = Isa::portable;
+    const auto space = make_space(op, machine);
+    ASSERT_GT(space->sketch_count(), 0);
+    for (int sketch = 0; sketch < space->sketch_count(); ++sketch) {
+        int legal = 0;
+        for (int attempt = 0; attempt < 200 && legal < 24; ++attempt) {
+            const base::Point point = random_point(*space, sketch, random);
+            const Schedule schedule = space->schedule_at(sketch, point);
+            const auto plan = lower(op, schedule, Isa::portable);
+            ASSERT_EQ(plan.has_value(), space->legal(sketch, point, nullptr));
+            if (!plan) continue;
+            ++legal;
+            SCOPED_TRACE(schedule.print());
+            Buffers got(op, random, false);
+            Buffers expected = got;
+            for (size_t i = 0; i < expected.storage.size(); ++i) expected.pointers[i] = expected.storage[i].data();
+            for (size_t i = 0; i < got.storage.size(); ++i) got.pointers[i] = got.storage[i].data();
+            reference_consistent(op, expected.pointers.data());
+            run(*plan, got);
+            ASSERT_TRUE(test::same_bits(got.storage[0], expected.storage[0]));
+        }
+        EXPECT_GT(legal, 0) << space->sketch_name(sketch);
+    }
+}
+
+TEST_P(PlanOf, HasAReferenceWithinToleranceOfF64) {
+    const whet_op op = GetParam().op;
+    std::mt19937 random(7);
+    Buffers operands(op, random, false);
+    const std::vector<float> before = operands.storage[0];
+    std::vector<ExactElement> exact;
+    const whet_view& dst = op.operands[WHET_DST];
+    std::vector<int64_t> index(static_cast<size_t>(dst.rank), 0);
+    std::vector<std::pair<std::vector<int64_t>, ExactElement>> elements;
+    for (bool more = true; more;) {
+        elements.emplace_back(index, reference_exact_element(op, operands.pointers.data(), index.data()));
+        more = false;
+        for (int d = dst.rank - 1; d >= 0 && !more; --d) {
+            more = ++index[d] < dst.extents[d];
+            if (!more) index[d] = 0;
+        }
+    }
+    reference_consistent(op, operands.pointers.data());
+    for (const auto& [at, element] : elements) {
+        int64_t offset = 0;
+        for (int d = 0; d < dst.rank; ++d) offset += at[d] * dst.strides[d];
+        EXPECT_NEAR(operands.storage[0][offset], element.value, tolerance(op, element));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Operations, PlanOf, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(ScheduleText, ComesBackFromEveryPointOfTheSpace) {
+    MachineModel machine;
+    machine.isa = Isa::avx512;
+    const auto space = make_space(test::matmul_op(32, 384, 1536), machine);
+    std::mt19937 random(3);
+    for (int i = 0; i < 500; ++i) {
+        const int sketch = static_cast<int>(random() % static_cast<unsigned>(space->sketch_count()));
+        const Schedule schedule = space->schedule_at(sketch, random_point(*space, sketch, random));
+        const auto parsed = Schedule::parse(schedule.print());
+        ASSERT_TRUE(parsed.has_value()) << parsed.error().message;
+        EXPECT_EQ(*parsed, schedule);
+        EXPECT_EQ(hash_of(*parsed), hash_of(schedule));
+    }
+}
+
+TEST(ScheduleText, RefusesWhatItDoesNotKnow) {
+    const std::string good = Schedule{}.print();
+    ASSERT_TRUE(Schedule::parse(good).has_value());
+    for (const std::string& bad : {std::string(), good + " more=1", std::string("matmul"), good.substr(0, good.size() - 2),
+                                   "fish" + good.substr(6), good + "x"}) {
+        const auto parsed = Schedule::parse(bad);
+        ASSERT_FALSE(parsed.has_value()) << bad;
+        EXPECT_EQ(parsed.error().code, base::Code::invalid_argument);
+        EXPECT_FALSE(parsed.error().message.empty());
+    }
+}
+
+TEST(AnalyticalDraft, RanksDistinctLegalSchedulesBestFirst) {
+    MachineModel machine;
+    machine.isa = Isa::avx512;
+    const whet_op op = test::matmul_op(32, 1536, 384, true);
+    const auto space = make_space(op, machine);
+    const auto draft = analytical_draft(*space, 50, nullptr, nullptr);
+    ASSERT_EQ(draft.size(), 50u);
+    for (const Schedule& schedule : draft) EXPECT_TRUE(check_schedule(op, schedule, Isa::avx512).has_value());
+}
+
+}  // namespace
+}  // namespace whet::jit
