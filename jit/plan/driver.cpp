@@ -201,10 +201,15 @@ private:
         args.dst_tile = width * c_.dst_row;
         args.bias = bias_;
         args.bias_tile = 0;
-        if (c_.bias_axis == BiasAxis::lane) args.bias = bias_ + lane * c_.bias_stride;
+        float uniform[kMaxTileRows];
+        if (c_.bias_axis == BiasAxis::lane) args.bias = bias_ + lane;
         if (c_.bias_axis == BiasAxis::row) {
-            args.bias = bias_ + row * c_.bias_stride;
+            args.bias = bias_ + row;
             args.bias_tile = width;
+        }
+        if (c_.bias_axis == BiasAxis::uniform) {
+            std::fill_n(uniform, width, *bias_);
+            args.bias = uniform;
         }
         args.start = segment > 0 ? kStartDst : first_start();
         args.finish = segment + 1 == c_.segments ? 1 : 0;
@@ -261,7 +266,7 @@ private:
     }
     int64_t first_start() const {
         if (c_.bias_axis == BiasAxis::lane) return kStartBiasLane;
-        if (c_.bias_axis == BiasAxis::row) return kStartBiasRow;
+        if (c_.bias_axis != BiasAxis::none) return kStartBiasRow;
         const float beta = context_.plan.op.beta;
         return beta == 0.0f ? kStartZero : beta == 1.0f ? kStartDst : kStartScaled;
     }
@@ -288,7 +293,9 @@ void run_degenerate(const Context& context, const Contraction& c, const int64_t*
         for (int64_t l = 0; l < lanes; ++l) {
             float& element = dst[r * c.dst_row + l];
             float value = 0.0f;
-            if (bias != nullptr) value = bias[(c.bias_axis == BiasAxis::lane ? l : r) * c.bias_stride];
+            if (c.bias_axis == BiasAxis::lane) value = bias[l];
+            else if (c.bias_axis == BiasAxis::row) value = bias[r];
+            else if (c.bias_axis == BiasAxis::uniform) value = *bias;
             else if (op.beta == 1.0f) value = element;
             else if (op.beta != 0.0f) value = op.beta * element;
             element = op.epilogue == WHET_EPILOGUE_RELU ? relu(value) : value;

@@ -17,7 +17,8 @@ using base::Result;
 
 Result<void> check_frame(const whet_op& op, const Schedule& s) {
     if (is_empty(op)) return make_error(Code::unsupported, "an empty result: nothing to plan");
-    if (s.rows < 1 || s.rows > 28) return make_error(Code::invalid_argument, "tile rows %d: expected 1 to 28", s.rows);
+    if (s.rows < 1 || s.rows > kMaxTileRows)
+        return make_error(Code::invalid_argument, "tile rows %d: expected 1 to %d", s.rows, kMaxTileRows);
     if (s.vectors < 1 || s.vectors > 8)
         return make_error(Code::invalid_argument, "tile vectors %d: expected 1 to 8", s.vectors);
     if (s.unroll != 1 && s.unroll != 2 && s.unroll != 4 && s.unroll != 8)
@@ -203,10 +204,9 @@ base::Result<void> lower_softmax(Lowering& lowering) {
     spec.kind = MicrokernelKind::softmax;
     spec.isa = lowering.plan.isa;
     spec.rows = lowering.schedule.rows;
-    spec.unroll = lowering.schedule.unroll;
     spec.vectors = 0;
-    spec.scalar = ScalarForm::rows_strided;
-    spec.vector = VectorForm::strided;
+    spec.scalar = ScalarForm{};
+    spec.vector = VectorForm{};
     WHET_TRY(lowering.nest.softmax_kernel, kernel_index(lowering.plan, spec));
     const int64_t rows = op.operands[WHET_DST].extents[0];
     lowering.nest.strip_rows = lowering.schedule.row_block == 0 ? rows : lowering.schedule.row_block;

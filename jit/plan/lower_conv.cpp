@@ -283,8 +283,7 @@ base::Result<void> lower_depthwise(Lowering& lowering) {
     c.dst_row = s.out_rows == 1 ? s.out_columns : s.dst[2];
     c.dst_outer = {{s.dst[0], s.dst[1], strip_rows * s.dst[2]}};
     if (lowering.computation.bias_dimension >= 0) {
-        c.bias_axis = BiasAxis::row;  // one channel: every row has the same bias
-        c.bias_stride = 0;
+        c.bias_axis = BiasAxis::uniform;
         c.bias_outer.stride[1] = 1;
     }
     WHET_TRY_VOID(finish_contraction(lowering, c));

@@ -17,6 +17,9 @@ enum class Place : uint8_t { dst = 0, a = 1, b = 2, bias = 3, image = 4, product
 /// The most kernel positions of a convolution that a plan takes (the driver's tap table is on its stack).
 inline constexpr int64_t kMaxTaps = 512;
 
+/// The tallest register tile.
+inline constexpr int kMaxTileRows = 28;
+
 /// The loops around everything else: batch, group, strip of output rows.
 inline constexpr int kOuterLoops = 3;
 struct OuterStrides {
@@ -38,7 +41,12 @@ struct Access {
     bool whole = false;          ///< per-call packing: the whole operand before the loops, not block by block
 };
 
-enum class BiasAxis : uint8_t { none, lane, row };
+enum class BiasAxis : uint8_t {
+    none,
+    lane,     ///< one value per lane
+    row,      ///< one value per row
+    uniform,  ///< one value (depthwise: a group has one channel)
+};
 
 /// One product with its loops: rows x lanes results, reduced over taps and channels.
 struct Contraction {
@@ -51,7 +59,7 @@ struct Contraction {
     int64_t dst_base = 0, dst_row = 0;
     OuterStrides dst_outer;
     BiasAxis bias_axis = BiasAxis::none;
-    int64_t bias_base = 0, bias_stride = 1;
+    int64_t bias_base = 0;
     OuterStrides bias_outer;
 
     LoopOrder order = LoopOrder::lsr;

@@ -154,6 +154,9 @@ ExactElement exact_sum(const Evaluation& e, const int64_t* index) {
 void softmax_row(const whet_op& op, const float* src, float* dst) {
     MicrokernelSpec spec;
     spec.kind = MicrokernelKind::softmax;
+    spec.vectors = 0;
+    spec.scalar = ScalarForm{};
+    spec.vector = VectorForm{};
     const SoftmaxArgs args{src, dst, 1, op.operands[WHET_DST].extents[1], 0, 0};
     run_portable(spec, &args);
 }
