@@ -12,7 +12,7 @@
 
 namespace whet::jit {
 
-/// Instruction-set levels. `portable` microkernels are the interpreter of plan/portable.hpp, for tests and fallback.
+/// Instruction-set levels. `portable` microkernels are the interpreter of jit/portable.hpp, for tests and fallback.
 enum class Isa : uint8_t { portable = 0, avx2 = 1, avx512 = 2 };
 
 /// f32 lanes of one vector: 8 (portable and avx2), 16 (avx512).
@@ -61,7 +61,7 @@ struct MicrokernelSpec {
     std::string print() const;
     /// Inverse of print; invalid_argument says what was got and expected.
     static base::Result<MicrokernelSpec> parse(std::string_view text);
-    /// ok, or why no generator will build it (register budget: rows * vectors + vectors + 1 <= 32 or 16, ranges).
+    /// ok, or why no generator will build it (register budget: rows * vectors + min(rows, vectors) + 1 <= 32 or 16, ranges).
     base::Result<void> check() const;
     bool operator==(const MicrokernelSpec&) const = default;
 };

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared parts of the emitters: function frame, argument loads, masks, row addresses.
+#include "jit/cpu/emit.hpp"
+
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/DerivedTypes.h>
+#include <llvm/IR/InlineAsm.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/IntrinsicsX86.h>
+
+namespace whet::jit::cpu {
+namespace {
+
+llvm::Function* make_function(llvm::Module& module) {
+    llvm::LLVMContext& context = module.getContext();
+    auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), {llvm::PointerType::get(context, 0)}, false);
+    auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kEntryName, module);
+    function->addFnAttr(llvm::Attribute::NoUnwind);
+    function->addFnAttr("no-builtins");
+    function->addFnAttr("frame-pointer", "none");
+    function->addFnAttr("prefer-vector-width", "512");
+    function->addFnAttr("min-legal-vector-width", "512");
+    function->addParamAttr(0, llvm::Attribute::NoAlias);
+    function->addParamAttr(0, llvm::Attribute::NonNull);
+    function->addParamAttr(0, llvm::Attribute::ReadOnly);
+    return function;
+}
+
+}  // namespace
+
+Emitter::Emitter(llvm::Module& target, Isa level)
+    : ir(target.getContext()), context(target.getContext()), module(target), function(make_function(target)),
+      isa(level), lanes(lanes_of(level)), f32(llvm::Type::getFloatTy(context)), i64(llvm::Type::getInt64Ty(context)),
+      pointer(llvm::PointerType::get(context, 0)),
+      vector_type(llvm::FixedVectorType::get(f32, static_cast<unsigned>(lanes))) {
+    ir.SetInsertPoint(block("entry"));
+}
+
+llvm::BasicBlock* Emitter::block(const char* name) { return llvm::BasicBlock::Create(context, name, function); }
+
+void Emitter::fence_schedule() {
+    llvm::BasicBlock* next = block("fence");
+    ir.CreateBr(next);
+    ir.SetInsertPoint(next);
+}
+
+llvm::Constant* Emitter::vector_constant(float value) {
+    return llvm::ConstantVector::getSplat(vector_type->getElementCount(), llvm::ConstantFP::get(f32, value));
+}
+
+llvm::Value* Emitter::one() {
+    return new llvm::GlobalVariable(module, f32, true, llvm::GlobalValue::PrivateLinkage,
+                                    llvm::ConstantFP::get(f32, 1.0), "one");
+}
+
+llvm::Value* Emitter::advance(llvm::Value* base, int64_t bytes) {
+    return bytes == 0 ? base : ir.CreateConstGEP1_64(ir.getInt8Ty(), base, static_cast<uint64_t>(bytes));
+}
+
+llvm::Value* Emitter::field_i64(std::size_t offset) {
+    return ir.CreateAlignedLoad(i64, advance(function->getArg(0), static_cast<int64_t>(offset)), llvm::Align(8));
+}
+
+llvm::Value* Emitter::field_pointer(std::size_t offset) {
+    return ir.CreateAlignedLoad(pointer, advance(function->getArg(0), static_cast<int64_t>(offset)), llvm::Align(8));
+}
+
+llvm::Value* Emitter::field_f32(std::size_t offset) {
+    return ir.CreateAlignedLoad(f32, advance(function->getArg(0), static_cast<int64_t>(offset)), llvm::Align(4));
+}
+
+llvm::Value* Emitter::fma(llvm::Value* a, llvm::Value* b, llvm::Value* c) {
+    return ir.CreateIntrinsic(llvm::Intrinsic::fma, {vector_type}, {a, b, c});
+}
+
+void Emitter::keep_alive(llvm::Value* value, llvm::Value* after) {
+    auto* type = llvm::FunctionType::get(ir.getVoidTy(), {vector_type, vector_type}, false);
+    ir.CreateCall(llvm::InlineAsm::get(type, "", "x,x", true), {value, after});
+}
+
+llvm::Value* Emitter::maximum(llvm::Value* a, llvm::Value* b) {
+    if (isa == Isa::avx512) {
+        constexpr int kCurrentRounding = 4;
+        return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_max_ps_512, {}, {a, b, ir.getInt32(kCurrentRounding)});
+    }
+    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_max_ps_256, {}, {a, b});
+}
+
+Emitter::Masks Emitter::make_masks(llvm::Value* count, int width) {
+    Masks masks;
+    const int vectors = width / lanes;
+    if (isa == Isa::avx512) {
+        llvm::Value* ones = ir.CreateLShr(constant(-1), ir.CreateSub(constant(64), count));
+        for (int v = 0; v < vectors; ++v) {
+            llvm::Value* part = ir.CreateTrunc(ir.CreateLShr(ones, static_cast<uint64_t>(16 * v)), ir.getInt16Ty());
+            masks.registers.push_back(ir.CreateBitCast(part, llvm::FixedVectorType::get(ir.getInt1Ty(), 16)));
+        }
+        return masks;
+    }
+    std::vector<uint32_t> table(static_cast<std::size_t>(2 * width), 0);
+    for (int i = 0; i < width; ++i) table[static_cast<std::size_t>(i)] = ~0u;
+    auto* data = llvm::ConstantDataArray::get(context, table);
+    auto* global = new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data,
+                                            "mask_window");
+    global->setAlignment(llvm::Align(64));
+    masks.window = advance(global, bytes_of(ir.CreateSub(constant(width), count)));
+    return masks;
+}
+
+llvm::Value* Emitter::avx2_mask(const Masks& masks, int v) {
+    auto* type = llvm::FixedVectorType::get(ir.getInt32Ty(), static_cast<unsigned>(lanes));
+    return ir.CreateAlignedLoad(type, advance(masks.window, int64_t{4} * lanes * v), llvm::Align(4));
+}
+
+llvm::Value* Emitter::masked_load(const Masks& masks, int v, llvm::Value* address) {
+    if (isa == Isa::avx512) {
+        return ir.CreateMaskedLoad(vector_type, address, llvm::Align(4), masks.registers[static_cast<std::size_t>(v)],
+                                   llvm::Constant::getNullValue(vector_type));
+    }
+    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_maskload_ps_256, {}, {address, avx2_mask(masks, v)});
+}
+
+void Emitter::masked_store(const Masks& masks, int v, llvm::Value* value, llvm::Value* address) {
+    if (isa == Isa::avx512) {
+        ir.CreateMaskedStore(value, address, llvm::Align(4), masks.registers[static_cast<std::size_t>(v)]);
+        return;
+    }
+    ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_maskstore_ps_256, {}, {address, avx2_mask(masks, v), value});
+}
+
+llvm::Value* Emitter::masked_select(const Masks& masks, int v, llvm::Value* value, llvm::Value* other) {
+    if (isa == Isa::avx512) return ir.CreateSelect(masks.registers[static_cast<std::size_t>(v)], value, other);
+    llvm::Value* mask = ir.CreateBitCast(avx2_mask(masks, v), vector_type);
+    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_blendv_ps_256, {}, {other, value, mask});
+}
+
+RowAddresses::RowAddresses(Emitter& emitter, llvm::Value* stride)
+    : emitter_(&emitter), stride_(stride), triple_(emitter.ir.CreateMul(stride, emitter.constant(3))) {}
+
+std::vector<llvm::Value*> RowAddresses::make_bases(llvm::Value* first, int rows) {
+    std::vector<llvm::Value*> bases = {first};
+    if (base_count(rows) == 1) return bases;
+    llvm::Value* step = emitter_->ir.CreateMul(stride_, emitter_->constant(kRowsPerBase));
+    while (static_cast<int>(bases.size()) < base_count(rows)) bases.push_back(emitter_->advance(bases.back(), step));
+    return bases;
+}
+
+llvm::Value* RowAddresses::at(const std::vector<llvm::Value*>& bases, int row) {
+    llvm::Value* base = bases[static_cast<std::size_t>(row / kRowsPerBase)];
+    switch (row % kRowsPerBase) {
+        case 0: return base;
+        case 1: return emitter_->advance(base, stride_);
+        case 2: return emitter_->advance(base, emitter_->ir.CreateShl(stride_, 1));
+        case 3: return emitter_->advance(base, triple_);
+        default: return emitter_->advance(base, emitter_->ir.CreateShl(stride_, 2));
+    }
+}
+
+}  // namespace whet::jit::cpu

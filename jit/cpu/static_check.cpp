@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decoding of a blob's text and the rules it must keep.
+#include "jit/cpu/static_check.hpp"
+
+#include <llvm/MC/MCAsmInfo.h>
+#include <llvm/MC/MCContext.h>
+#include <llvm/MC/MCDisassembler/MCDisassembler.h>
+#include <llvm/MC/MCInst.h>
+#include <llvm/MC/MCInstPrinter.h>
+#include <llvm/MC/MCInstrAnalysis.h>
+#include <llvm/MC/MCInstrInfo.h>
+#include <llvm/MC/MCRegisterInfo.h>
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/MC/MCTargetOptions.h>
+#include <llvm/ADT/StringExtras.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <vector>
+
+namespace whet::jit::cpu {
+namespace {
+
+using llvm::StringRef;
+
+/// A memory operand as LLVM's x86 tables order it.
+struct Memory {
+    StringRef base, index;  ///< register names, "" when absent
+    int64_t displacement = 0;
+    bool other_segment = false;
+};
+
+struct Instruction {
+    uint64_t offset = 0;
+    uint64_t size = 0;
+    llvm::MCInst inst;
+    StringRef name;  ///< LLVM's opcode name, e.g. VFMADD231PSZr
+    std::optional<Memory> memory;
+    std::optional<uint64_t> target;  ///< of a direct branch
+    bool reads = false;   ///< memory
+    bool writes = false;
+    bool is_branch = false;
+};
+
+/// Opcode names refused with their own reason, before the allow-list says its general one.
+constexpr struct {
+    const char* prefix;
+    const char* reason;
+} kRefused[] = {
+    {"SYSCALL", "system call"},
+    {"INT", "trap"},
+    {"UD", "trap"},
+    {"VUCOMIS", "flags from a floating-point comparison"},
+    {"VCOMIS", "flags from a floating-point comparison"},
+    {"UCOMIS", "flags from a floating-point comparison"},
+    {"COMIS", "flags from a floating-point comparison"},
+    {"VPTEST", "flags or masks from vector data"},
+    {"PTEST", "flags from vector data"},
+    {"VTESTP", "flags from vector data"},
+    {"KORTEST", "flags from a mask"},
+    {"KTEST", "flags from a mask"},
+    {"VMOVMSKP", "vector data in a general register"},
+    {"MOVMSKP", "vector data in a general register"},
+    {"VPMOVMSKB", "vector data in a general register"},
+    {"VPEXTR", "vector data in a general register"},
+    {"VMOVPDI2DI", "vector data in a general register"},
+    {"VMOVPQI", "vector data in a general register"},
+    {"VMOVSS2DI", "vector data in a general register"},
+    {"VMOVSDto64", "vector data in a general register"},
+    {"VCVTTSS2SI", "vector data in a general register"},
+    {"VCVTSS2SI", "vector data in a general register"},
+    {"VGATHER", "gather"},
+    {"VPGATHER", "gather"},
+    {"VSCATTER", "scatter"},
+    {"VPSCATTER", "scatter"},
+};
+
+/// Opcode names a microkernel may use: exact, or with a closing '*' every name that begins so.
+constexpr const char* kAllowed[] = {
+    // general registers: addresses, counters, masks
+    "MOV64r*", "MOV64mr", "MOV32r*", "MOV8r*", "MOV8mr", "MOVZX32r*", "LEA64r", "LEA64_32r", "ADD64*", "SUB64*", "SUB32r*", "IMUL64r*", "SHL64ri",
+    "SHL32ri", "SHR64ri", "SHR32ri", "SAR64ri", "AND64*", "AND32*", "AND8*", "OR64r*", "OR32r*", "OR8r*", "XOR32rr",
+    "XOR64rr", "XOR8*", "INC64r", "DEC64r", "NEG64r", "NEG32r", "NEG8r", "NOT32r", "NOT64r", "CMP64*", "CMP32*", "CMP8*", "TEST64*", "TEST32*", "TEST8*", "SETCCr",
+    "CMOV64rr", "CMOV64rm", "CMOV32rr", "CMOV32rm", "BZHI*", "SHRX64r*", "SHLX64r*", "SHRX32r*", "PUSH64r",
+    "POP64r", "JCC_*", "JMP_*", "RET64", "NOOP*", "PREFETCHT0",
+    // masks
+    "KMOVDkr", "KMOVWkr", "KMOVQkr", "KMOVDkk", "KMOVWkk", "KSHIFTR*", "VMASKMOVPSYrm", "VMASKMOVPSYmr",
+    // f32 vectors
+    "VMOVUPS*", "VMOVAPS*", "VMOVSSrm", "VMOVSSZrm", "VMOVDI2PDI*", "VBROADCASTSS*", "VFMADD132PS*", "VFMADD213PS*", "VFMADD231PS*",
+    "VADDPS*", "VSUBPS*", "VMULPS*", "VDIVPS*", "VMAXPS*", "VMINPS*", "VXORPS*", "VPXOR*", "VPSLLD*", "VBLENDVPS*", "VBLENDMPS*",
+    "VSHUFP*", "VPERMILP*", "VEXTRACTF*", "VPERM2F128*", "VPERMPD*", "VSHUFF64X2*", "VSHUFF32X4*",
+    "VMOVSHDUP*", "VUNPCKHPD*", "VADDSS*", "VMAXSS*", "VZEROUPPER", "VMOVHLPS*", "VPSHUFD*", "VMOVDDUP*",
+};
+
+bool matches(StringRef name, StringRef pattern) {
+    if (pattern.consume_back("*")) return name.starts_with(pattern);
+    return name == pattern;
+}
+
+bool is_allowed(StringRef name) {
+    return std::any_of(std::begin(kAllowed), std::end(kAllowed),
+                       [&](const char* pattern) { return matches(name, pattern); });
+}
+
+bool is_fma(StringRef name) { return name.starts_with("VFMADD"); }
+bool is_prefetch(StringRef name) { return name.starts_with("PREFETCH"); }
+bool is_vector(StringRef name) { return name.starts_with("V"); }
+bool is_stack(const Instruction& i) {
+    return i.memory && i.memory->base == "RSP";
+}
+
+/// Bytes that a vector instruction moves, by its name.
+int64_t vector_bytes(StringRef name) { return name.contains('Z') ? 64 : name.contains('Y') ? 32 : 16; }
+
+/// A refusal, or "" when the rule holds.
+struct Verdict {
+    const Instruction* at = nullptr;
+    std::string reason;
+};
+
+}  // namespace
+
+struct StaticChecker::Tools {
+    llvm::Triple triple{"x86_64-unknown-linux-gnu"};
+    const llvm::Target* target = nullptr;
+    std::unique_ptr<llvm::MCRegisterInfo> registers;
+    std::unique_ptr<llvm::MCAsmInfo> assembler;
+    std::unique_ptr<llvm::MCSubtargetInfo> subtarget;
+    std::unique_ptr<llvm::MCInstrInfo> instructions;
+    std::unique_ptr<llvm::MCInstrAnalysis> analysis;
+    std::unique_ptr<llvm::MCContext> context;
+    std::unique_ptr<llvm::MCDisassembler> disassembler;
+    std::unique_ptr<llvm::MCInstPrinter> printer;
+
+    bool ready() const { return disassembler && printer; }
+    void open();
+    std::optional<Instruction> decode(const Blob& blob, uint64_t offset);
+    std::optional<Memory> memory_of(const llvm::MCInst& inst);
+    std::string text_of(const Instruction& instruction);
+    StringRef name_of(llvm::MCRegister reg) { return reg ? StringRef(registers->getName(reg)) : StringRef(); }
+    bool writes_register(const Instruction& instruction, StringRef name);
+    bool copies_stack_pointer(const Instruction& instruction);
+};
+
+void StaticChecker::Tools::open() {
+    std::string message;
+    target = llvm::TargetRegistry::lookupTarget(triple, message);
+    if (target == nullptr) return;
+    registers.reset(target->createMCRegInfo(triple));
+    assembler.reset(target->createMCAsmInfo(*registers, triple, llvm::MCTargetOptions()));
+    subtarget.reset(target->createMCSubtargetInfo(triple, "x86-64-v4", ""));
+    instructions.reset(target->createMCInstrInfo());
+    analysis.reset(target->createMCInstrAnalysis(instructions.get()));
+    context = std::make_unique<llvm::MCContext>(triple, assembler.get(), registers.get(), subtarget.get());
+    disassembler.reset(target->createMCDisassembler(*subtarget, *context));
+    constexpr unsigned kIntelSyntax = 1;
+    printer.reset(target->createMCInstPrinter(triple, kIntelSyntax, *assembler, *instructions, *registers));
+    if (printer) printer->setPrintImmHex(true);
+}
+
+std::optional<Memory> StaticChecker::Tools::memory_of(const llvm::MCInst& inst) {
+    const llvm::MCInstrDesc& description = instructions->get(inst.getOpcode());
+    constexpr unsigned kParts = 5;  // base, scale, index, displacement, segment
+    for (unsigned i = 0; i + kParts <= inst.getNumOperands() && i < description.getNumOperands(); ++i) {
+        if (description.operands()[i].OperandType != llvm::MCOI::OPERAND_MEMORY) continue;
+        Memory memory;
+        memory.base = name_of(inst.getOperand(i).getReg());
+        memory.index = name_of(inst.getOperand(i + 2).getReg());
+        if (inst.getOperand(i + 3).isImm()) memory.displacement = inst.getOperand(i + 3).getImm();
+        memory.other_segment = bool(inst.getOperand(i + 4).getReg());
+        return memory;
+    }
+    return std::nullopt;
+}
+
+std::optional<Instruction> StaticChecker::Tools::decode(const Blob& blob, uint64_t offset) {
+    Instruction decoded;
+    decoded.offset = offset;
+    const llvm::ArrayRef<uint8_t> bytes(blob.bytes.data() + offset, blob.text_bytes - offset);
+    if (disassembler->getInstruction(decoded.inst, decoded.size, bytes, offset, llvm::nulls()) !=
+            llvm::MCDisassembler::Success || decoded.size == 0) {
+        return std::nullopt;
+    }
+    const llvm::MCInstrDesc& description = instructions->get(decoded.inst.getOpcode());
+    decoded.name = instructions->getName(decoded.inst.getOpcode());
+    decoded.memory = memory_of(decoded.inst);
+    decoded.is_branch = description.isBranch();
+    if (decoded.memory && !is_prefetch(decoded.name)) {
+        decoded.reads = description.mayLoad();
+        decoded.writes = description.mayStore();
+    }
+    uint64_t target = 0;
+    if (decoded.is_branch && !description.isIndirectBranch() &&
+        analysis->evaluateBranch(decoded.inst, offset, decoded.size, target)) {
+        decoded.target = target;
+    }
+    return decoded;
+}
+
+std::string StaticChecker::Tools::text_of(const Instruction& instruction) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    printer->printInst(&instruction.inst, instruction.offset, "", *subtarget, stream);
+    std::replace(text.begin(), text.end(), '\t', ' ');
+    return StringRef(text).trim().str();
+}
+
+bool StaticChecker::Tools::writes_register(const Instruction& instruction, StringRef name) {
+    const llvm::MCInstrDesc& description = instructions->get(instruction.inst.getOpcode());
+    for (unsigned i = 0; i < description.getNumDefs() && i < instruction.inst.getNumOperands(); ++i) {
+        if (!instruction.inst.getOperand(i).isReg()) continue;
+        const llvm::MCRegister reg = instruction.inst.getOperand(i).getReg();
+        for (llvm::MCSuperRegIterator super(reg, registers.get(), true); super.isValid(); ++super) {
+            if (name_of(*super) == name) return true;
+        }
+    }
+    return false;
+}
+
+/// The stack pointer as an operand, but for its own addition and subtraction: then another register could be a frame.
+bool StaticChecker::Tools::copies_stack_pointer(const Instruction& instruction) {
+    if (instruction.name.starts_with("ADD64ri") || instruction.name.starts_with("SUB64ri")) return false;
+    return std::any_of(instruction.inst.begin(), instruction.inst.end(), [&](const llvm::MCOperand& operand) {
+        return operand.isReg() && name_of(operand.getReg()) == "RSP";
+    });
+}
+
+namespace {
+
+using Text = std::vector<Instruction>;
+
+/// The instructions of a natural loop, by index in the text.
+using Loop = std::vector<std::size_t>;
+
+/// The control flow of a text whose branches all land inside it.
+class ControlFlow {
+public:
+    ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>& index_at, std::size_t entry);
+    /// Natural loops that hold no header of another one.
+    std::vector<Loop> innermost_loops() const;
+
+private:
+    using Blocks = std::vector<bool>;
+    void find_dominators();
+    Blocks body_of(std::size_t from, std::size_t header) const;
+
+    std::vector<std::size_t> starts_;  ///< first instruction of each block; one past the end closes the list
+    std::vector<std::vector<std::size_t>> successors_, predecessors_;
+    std::vector<Blocks> dominators_;
+    std::size_t entry_ = 0;
+};
+
+ControlFlow::ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>& index_at, std::size_t entry) {
+    std::vector<bool> begins(text.size() + 1, false);
+    begins[0] = begins[text.size()] = begins[entry] = true;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        if (!text[i].is_branch) continue;
+        begins[i + 1] = true;
+        begins[index_at.at(*text[i].target)] = true;
+    }
+    std::vector<std::size_t> block_at(text.size() + 1, 0);
+    for (std::size_t i = 0; i <= text.size(); ++i) {
+        if (begins[i]) starts_.push_back(i);
+        block_at[i] = starts_.size() - 1;
+    }
+    entry_ = block_at[entry];
+    const std::size_t count = starts_.size() - 1;
+    successors_.resize(count);
+    predecessors_.resize(count);
+    std::vector<bool> reached(count, false);  // padding between blocks is not, and must not look like a way into a loop
+    for (std::vector<std::size_t> open = {entry_}; !open.empty();) {
+        const std::size_t b = open.back();
+        open.pop_back();
+        if (reached[b]) continue;
+        reached[b] = true;
+        const Instruction& last = text[starts_[b + 1] - 1];
+        if (last.target) successors_[b].push_back(block_at[index_at.at(*last.target)]);
+        const bool falls = !last.name.starts_with("JMP") && !last.name.starts_with("RET");
+        if (falls && b + 1 < count) successors_[b].push_back(b + 1);
+        for (const std::size_t next : successors_[b]) predecessors_[next].push_back(b);
+        open.insert(open.end(), successors_[b].begin(), successors_[b].end());
+    }
+    find_dominators();
+}
+
+void ControlFlow::find_dominators() {
+    const std::size_t count = successors_.size();
+    dominators_.assign(count, Blocks(count, true));
+    dominators_[entry_].assign(count, false);
+    dominators_[entry_][entry_] = true;
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (std::size_t b = 0; b < count; ++b) {
+            if (b == entry_) continue;
+            Blocks common(count, true);
+            for (const std::size_t from : predecessors_[b]) {
+                for (std::size_t d = 0; d < count; ++d) common[d] = common[d] && dominators_[from][d];
+            }
+            common[b] = true;
+            changed = changed || common != dominators_[b];
+            dominators_[b] = std::move(common);
+        }
+    }
+}
+
+ControlFlow::Blocks ControlFlow::body_of(std::size_t from, std::size_t header) const {
+    Blocks body(successors_.size(), false);
+    body[header] = true;
+    std::vector<std::size_t> open = {from};
+    while (!open.empty()) {
+        const std::size_t b = open.back();
+        open.pop_back();
+        if (body[b]) continue;
+        body[b] = true;
+        open.insert(open.end(), predecessors_[b].begin(), predecessors_[b].end());
+    }
+    return body;
+}
+
+std::vector<Loop> ControlFlow::innermost_loops() const {
+    std::map<std::size_t, Blocks> bodies;  // by header
+    for (std::size_t b = 0; b < successors_.size(); ++b) {
+        for (const std::size_t header : successors_[b]) {
+            if (!dominators_[b][header]) continue;
+            const Blocks body = body_of(b, header);
+            Blocks& whole = bodies.try_emplace(header, body).first->second;
+            for (std::size_t i = 0; i < body.size(); ++i) whole[i] = whole[i] || body[i];
+        }
+    }
+    std::vector<Loop> innermost;
+    for (const auto& [header, body] : bodies) {
+        const bool holds_other = std::any_of(bodies.begin(), bodies.end(), [&, h = header](const auto& other) {
+            return other.first != h && body[other.first];
+        });
+        if (holds_other) continue;
+        Loop loop;
+        for (std::size_t b = 0; b < body.size(); ++b) {
+            for (std::size_t i = starts_[b]; body[b] && i < starts_[b + 1]; ++i) loop.push_back(i);
+        }
+        innermost.push_back(std::move(loop));
+    }
+    return innermost;
+}
+
+/// The rules that look at one instruction alone.
+std::string check_one(const Instruction& i, const Blob& blob, const llvm::MCInstrDesc& description) {
+    constexpr unsigned kRepeatOrLock = 4 | 8 | 16;  // X86::IP_HAS_REPEAT_NE, IP_HAS_REPEAT, IP_HAS_LOCK
+    for (const auto& refused : kRefused) {
+        if (i.name.starts_with(refused.prefix)) return refused.reason;
+    }
+    if (i.name.starts_with("KMOV") && i.name.contains("rk")) return "a mask in a general register";
+    if (description.isCall()) return "call";
+    if (description.isIndirectBranch()) return "indirect branch";
+    if (!is_allowed(i.name)) return "opcode " + i.name.str() + " is not allowed";
+    if (i.inst.getFlags() & kRepeatOrLock) return "lock or repeat prefix";
+    if (!i.memory) return "";
+    if (i.name.starts_with("NOOP")) return "";
+    if (i.memory->other_segment) return "segment prefix";
+    for (const StringRef reg : {i.memory->base, i.memory->index}) {
+        if (!reg.empty() && !reg.starts_with("R")) return "address in " + reg.str() + ", not in 64 bits";
+    }
+    if (i.memory->base == "RIP") {
+        if (i.writes) return "write relative to the instruction pointer";
+        const int64_t at = static_cast<int64_t>(i.offset + i.size) + i.memory->displacement;
+        if (at < blob.text_bytes || at >= static_cast<int64_t>(blob.bytes.size())) {
+            return "read relative to the instruction pointer outside the read-only data";
+        }
+    }
+    if (i.name.starts_with("LEA") && i.memory->base == "RSP") return "the stack pointer is copied";
+    if (i.memory->base.empty() && i.memory->index.empty()) return "absolute address";
+    if (i.writes && i.memory->base == "RDI") return "write to the arguments";
+    return "";
+}
+
+bool loads_general_register(const Instruction& i) { return i.reads && !is_vector(i.name) && !i.name.starts_with("KMOV"); }
+
+}  // namespace
+
+namespace {
+
+/// The rules on where general registers come from and go to.
+class DataFlow {
+public:
+    explicit DataFlow(const Blob& blob) : taps_left_(blob.spec.taps ? kTapLoads : 0) {}
+
+    void note(const Instruction& i) {
+        if (is_stack(i) && i.writes && is_vector(i.name)) vector_slots_.emplace_back(i.memory->displacement, vector_bytes(i.name));
+    }
+    std::string check(const Instruction& i) {
+        if (i.writes && !is_vector(i.name) && !is_stack(i)) return "general register stored outside the stack";
+        if (!loads_general_register(i) || i.memory->base == "RIP") {
+            return loads_general_register(i) ? "general register loaded from constants" : "";
+        }
+        if (is_stack(i)) {
+            const int64_t at = i.memory->displacement;
+            for (const auto& [slot, bytes] : vector_slots_) {
+                if (at < slot + bytes && slot < at + kRegisterBytes) {
+                    return "general register loaded from a vector's stack slot";
+                }
+            }
+            return "";
+        }
+        if (i.memory->base == "RDI" && i.memory->index.empty()) return "";
+        return taps_left_-- > 0 ? "" : "general register loaded from tensor data";
+    }
+
+private:
+    static constexpr int kTapLoads = 2;  // scalar offset and vector offset of a tap
+    int taps_left_;
+    static constexpr int64_t kRegisterBytes = 8;
+    std::vector<std::pair<int64_t, int64_t>> vector_slots_;  ///< displacement, bytes
+};
+
+}  // namespace
+
+base::Result<StaticReport> StaticChecker::check(const Blob& blob, bool want_disassembly) {
+    if (!tools_->ready()) return base::make_error(base::Code::unsupported, "no x86 disassembler in this LLVM");
+    if (blob.text_bytes == 0 || blob.text_bytes > blob.bytes.size()) {
+        return base::make_error(base::Code::invalid_argument, "text of %u bytes in a block of %zu", blob.text_bytes,
+                                blob.bytes.size());
+    }
+    StaticReport report;
+    Text text;
+    std::map<uint64_t, std::size_t> index_at;
+    auto refuse = [&](const Instruction& at, const std::string& reason) {
+        if (!report.reason.empty()) return;
+        char offset[24];
+        std::snprintf(offset, sizeof offset, "0x%llx: ", static_cast<unsigned long long>(at.offset));
+        report.reason = offset + tools_->text_of(at) + ": " + reason;
+    };
+
+    for (uint64_t offset = 0; offset < blob.text_bytes;) {
+        auto decoded = tools_->decode(blob, offset);
+        if (!decoded) {
+            report.reason = "0x" + llvm::utohexstr(offset, true) + ": undecodable bytes";
+            return report;
+        }
+        index_at[offset] = text.size();
+        offset += decoded->size;
+        if (want_disassembly) report.disassembly += llvm::utohexstr(decoded->offset, true) + ": " + tools_->text_of(*decoded) + "\n";
+        text.push_back(std::move(*decoded));
+    }
+
+    DataFlow flow(blob);
+    for (const Instruction& i : text) flow.note(i);
+    for (const Instruction& i : text) {
+        const llvm::MCInstrDesc& description = tools_->instructions->get(i.inst.getOpcode());
+        std::string reason = check_one(i, blob, description);
+        if (reason.empty() && description.isReturn() && &i != &text.back()) reason = "return before the end";
+        if (reason.empty() && i.is_branch && (!i.target || !index_at.contains(*i.target))) {
+            reason = "branch that does not land on an instruction of the text";
+        }
+        if (reason.empty() && !i.name.starts_with("NOOP")) reason = flow.check(i);
+        if (reason.empty() && tools_->writes_register(i, "RDI")) reason = "the arguments' register is changed";
+        if (reason.empty() && !i.memory && tools_->copies_stack_pointer(i)) reason = "the stack pointer is copied";
+        if (reason.empty() && tools_->writes_register(i, "RSP") && !i.name.starts_with("ADD64ri") &&
+            !i.name.starts_with("SUB64ri")) {
+            reason = "the stack pointer is computed";
+        }
+        if (!reason.empty()) refuse(i, reason);
+    }
+    if (!tools_->instructions->get(text.back().inst.getOpcode()).isReturn()) refuse(text.back(), "the text does not end in a return");
+    if (!index_at.contains(blob.entry)) refuse(text.front(), "the entry is not an instruction");
+    if (report.reason.empty()) {
+        const bool tile = blob.spec.kind == MicrokernelKind::tile;
+        const int step = blob.spec.rows * blob.spec.vectors;
+        for (const Loop& loop : ControlFlow(text, index_at, index_at.at(blob.entry)).innermost_loops()) {
+            int fmas = 0, loads = 0;
+            for (const std::size_t n : loop) {
+                if (is_stack(text[n])) refuse(text[n], "stack access in an innermost loop");
+                if (tile && text[n].writes) refuse(text[n], "store in an innermost loop");
+                fmas += is_fma(text[n].name);
+                loads += text[n].reads;
+            }
+            if (tile && fmas < step) refuse(text[loop.front()], "innermost loop of " + std::to_string(fmas) + " FMAs, the tile needs " + std::to_string(step));
+            if (fmas >= report.fma_count) {
+                report.fma_count = fmas;
+                report.load_count = loads;
+            }
+        }
+        if (tile && report.fma_count < step * blob.spec.unroll) {
+            refuse(text.back(), "longest loop of " + std::to_string(report.fma_count) + " FMAs, the spec says " + std::to_string(step * blob.spec.unroll));
+        }
+    }
+    report.accepted = report.reason.empty();
+    return report;
+}
+
+StaticChecker::StaticChecker() : tools_(std::make_unique<Tools>()) { tools_->open(); }
+StaticChecker::~StaticChecker() = default;
+
+}  // namespace whet::jit::cpu
