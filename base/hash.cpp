@@ -17,7 +17,7 @@ std::uint64_t load64(const std::uint8_t* bytes) {
 /// The last 0 to 7 bytes as one word.
 std::uint64_t load_tail(const std::uint8_t* bytes, std::size_t count) {
     std::uint64_t word = 0;
-    std::memcpy(&word, bytes, count);
+    if (count > 0) std::memcpy(&word, bytes, count);  // empty data may be a null pointer
     return word;
 }
 

@@ -15,13 +15,21 @@
 namespace whet::base {
 namespace {
 
-struct Sink {
-    LogSink write = nullptr;
-    void* user = nullptr;
+// Replaced, never freed: a line in flight on another thread may still read the old one. The chain
+// to the older ones tells leak checkers that they are still held.
+struct Settings : LogSettings {
+    Settings(const LogSettings& settings, const Settings* older)
+        : LogSettings(settings), previous(older) {}
+    const Settings* previous;
 };
 
-// Replaced, never freed: a line in flight on another thread may still read the old one.
-std::atomic<const LogSettings*> current_settings{nullptr};
+struct Sink {
+    LogSink write;
+    void* user;
+    const Sink* previous;
+};
+
+std::atomic<const Settings*> current_settings{nullptr};
 std::atomic<const Sink*> current_sink{nullptr};
 std::atomic<int> current_descriptor{STDERR_FILENO};
 
@@ -133,7 +141,8 @@ Result<void> configure_log(const LogSettings& settings) {
         }
     }
     current_descriptor.store(descriptor, std::memory_order_release);
-    current_settings.store(new LogSettings(settings), std::memory_order_release);
+    current_settings.store(new Settings(settings, current_settings.load()),
+                           std::memory_order_release);
     if (open_errno != 0) {
         return make_error(Code::io_error, "cannot open log file %s: %s", settings.path.c_str(),
                           std::strerror(open_errno));
@@ -142,7 +151,7 @@ Result<void> configure_log(const LogSettings& settings) {
 }
 
 void set_log_sink(LogSink sink, void* user) noexcept {
-    current_sink.store(new Sink{sink, user}, std::memory_order_release);
+    current_sink.store(new Sink{sink, user, current_sink.load()}, std::memory_order_release);
 }
 
 bool log_enabled(Level level, std::string_view topic) noexcept {
