@@ -61,7 +61,8 @@ struct MicrokernelSpec {
     std::string print() const;
     /// Inverse of print; invalid_argument says what was got and expected.
     static base::Result<MicrokernelSpec> parse(std::string_view text);
-    /// ok, or why no generator will build it (register budget: rows * vectors + min(rows, vectors) + 1 <= 32 or 16, ranges).
+    /// ok, or why no generator will build it (ranges; register budget: for packed and strided vectors
+    /// rows * vectors + min(rows, vectors) + 1 <= 32 or 16, tighter where every row has its own vectors).
     base::Result<void> check() const;
     bool operator==(const MicrokernelSpec&) const = default;
 };

@@ -111,6 +111,8 @@ base::Result<Blob> CodeGenerator::compile(const MicrokernelSpec& spec) {
         return base::make_error(base::Code::compile_failed, "invalid IR for %s: %s", spec.print().c_str(),
                                 message.c_str());
     }
+    static std::mutex switches;  // they are process-wide: one compile at a time
+    const std::lock_guard<std::mutex> lock(switches);
     // With 16 registers constants belong in memory operands: hoisted or shared they would push out the sums.
     const char* few_registers = spec.isa == Isa::avx2 ? "true" : "false";
     set_switch("disable-machine-licm", few_registers);

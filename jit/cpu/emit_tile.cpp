@@ -142,6 +142,7 @@ void TileEmitter::emit_step(const Operands& operands, Values& sums, int step) {
     for (int r = 0; r < spec_.rows; ++r) {
         if (scalar == nullptr || !uniform) scalar = emit_scalar(operands, r, step);
         for (int v = 0; v < spec_.vectors; ++v) {
+            if (own_vectors && (r > 0 || v > 0)) e_.fence_schedule();
             add(r, v, scalar, own_vectors ? emit_vector(operands, r, v, step) : vectors[static_cast<std::size_t>(v)]);
         }
     }

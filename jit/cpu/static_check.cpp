@@ -53,6 +53,7 @@ constexpr struct {
     {"SYSCALL", "system call"},
     {"INT", "trap"},
     {"UD", "trap"},
+    {"TRAP", "trap"},
     {"VUCOMIS", "flags from a floating-point comparison"},
     {"VCOMIS", "flags from a floating-point comparison"},
     {"UCOMIS", "flags from a floating-point comparison"},
@@ -82,7 +83,7 @@ constexpr struct {
 constexpr const char* kAllowed[] = {
     // general registers: addresses, counters, masks
     "MOV64r*", "MOV64mr", "MOV32r*", "MOV8r*", "MOV8mr", "MOVZX32r*", "LEA64r", "LEA64_32r", "ADD64*", "SUB64*", "SUB32r*", "IMUL64r*", "SHL64ri",
-    "SHL32ri", "SHR64ri", "SHR32ri", "SAR64ri", "AND64*", "AND32*", "AND8*", "OR64r*", "OR32r*", "OR8r*", "XOR32rr",
+    "SHL32ri", "SHR64ri", "SHR32ri", "SAR64ri", "SAR64r1", "SHR64r1", "SHL64r1",  "AND64*", "AND32*", "AND8*", "OR64r*", "OR32r*", "OR8r*", "XOR32rr",
     "XOR64rr", "XOR8*", "INC64r", "DEC64r", "NEG64r", "NEG32r", "NEG8r", "NOT32r", "NOT64r", "CMP64*", "CMP32*", "CMP8*", "TEST64*", "TEST32*", "TEST8*", "SETCCr",
     "CMOV64rr", "CMOV64rm", "CMOV32rr", "CMOV32rm", "BZHI*", "SHRX64r*", "SHLX64r*", "SHRX32r*", "PUSH64r",
     "POP64r", "JCC_*", "JMP_*", "RET64", "NOOP*", "PREFETCHT0",
@@ -192,10 +193,10 @@ std::optional<Instruction> StaticChecker::Tools::decode(const Blob& blob, uint64
         decoded.reads = description.mayLoad();
         decoded.writes = description.mayStore();
     }
-    uint64_t target = 0;
+    uint64_t landing = 0;
     if (decoded.is_branch && !description.isIndirectBranch() &&
-        analysis->evaluateBranch(decoded.inst, offset, decoded.size, target)) {
-        decoded.target = target;
+        analysis->evaluateBranch(decoded.inst, offset, decoded.size, landing)) {
+        decoded.target = landing;
     }
     return decoded;
 }
