@@ -36,13 +36,14 @@ find_program(WHET_LLD NAMES ld.lld HINTS /usr/lib/llvm-22/bin)
 
 # Flags that every target of the tree shares. No -march: machine code above baseline x86-64 comes from functions with
 # target attributes and from the code generator. Contraction is off because the numerics say where a multiply and an
-# add are fused. GCC 12's maybe-uninitialized is wrong about std::optional, its restrict about std::string.
+# add are fused. GCC 12 is wrong about std::optional (maybe-uninitialized), std::string (restrict) and its own AVX-512
+# intrinsics (uninitialized).
 add_library(whet_flags INTERFACE)
 target_compile_options(whet_flags INTERFACE
     -Wall -Wextra -Wvla -Wno-missing-field-initializers
     $<$<COMPILE_LANGUAGE:CXX>:-Wnon-virtual-dtor>
     $<$<NOT:$<BOOL:$<TARGET_PROPERTY:WHET_IS_TEST>>>:-Wshadow>  # GoogleTest's macros shadow
-    "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-restrict>"
+    "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-restrict;-Wno-uninitialized>"
     -ffp-contract=off -fno-math-errno -ffunction-sections -fdata-sections
     $<$<BOOL:${WHET_WERROR}>:-Werror>)
 target_link_options(whet_flags INTERFACE -Wl,--gc-sections)
