@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tools/whet/bench/live_site.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "tools/whet/bench/machine.hpp"
+#include "tools/whet/bench/reference.hpp"
+
+namespace whet::bench {
+namespace {
+
+constexpr int64_t kBurstNs = 2'000'000;      // of calls to one site, then the next
+constexpr int64_t kRestPerBusy = 4;          // a live program that is busy a fifth of its time
+constexpr int64_t kLeastTuneNs = 300'000'000;  // before the first question whether all is settled
+constexpr int64_t kAskEveryNs = 100'000'000;
+
+volatile std::sig_atomic_t stop_flag = 0;
+void on_stop(int) { stop_flag = 1; }
+
+}  // namespace
+
+bool stop_requested() { return stop_flag != 0; }
+
+void install_stop_handler() {
+    struct sigaction action {};
+    action.sa_handler = on_stop;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second one ends the process
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+}
+
+const Original* Original::make(const Case& one, const std::vector<Peer>& candidates) {
+    auto* original = new Original;  // never released, see the class
+    original->shape_ = one.shape;
+    for (const Peer& peer : candidates) {
+        if (peer.name == "mkl-packed") continue;  // packs its weights outside the call
+        char error[256];
+        const float* const none[] = {nullptr};
+        original->runnable_ = peer.module->make(peer.name.c_str(), &one.shape, nullptr, none, 0, nullptr, error,
+                                                sizeof error);
+        if (!original->runnable_) continue;
+        original->module_ = peer.module;
+        original->name_ = peer.name;
+        break;
+    }
+    return original;
+}
+
+void Original::run(float* dst, const float* a, const float* b, const float* bias) const {
+    if (module_) module_->run_into(runnable_, dst, a, b, bias);
+    else compute_reference(shape_, dst, a, b, bias);
+}
+
+LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen, const Original* original,
+                   Allocator allocator)
+    : case_(one), weights_(std::move(weights)), original_(original), allocator_(allocator) {
+    dst_bytes_ = static_cast<size_t>(count_of(one.dst_extents())) * sizeof(float);
+    a_count_ = count_of(one.a_extents());
+    a_ = random_floats(a_count_, 1);
+    operands_[WHET_A] = a_.get();
+    operands_[WHET_BIAS] = const_cast<float*>(weights_->bias());
+    whet_op op;
+    if (describe(one, frozen, &op) != WHET_OK || whet_site_get(&op, &site_) != WHET_OK) {
+        site_ = nullptr;
+        return;
+    }
+    operand_count_ = static_cast<int>(op.operand_count);
+    whet_site_set_original(site_, &LiveSite::background, const_cast<Original*>(original));
+}
+
+void LiveSite::fallback(void* user) {
+    auto& self = *static_cast<LiveSite*>(user);
+    ++self.fallbacks_;
+    self.last_served_ = false;
+    void* const* operands = self.operands_;
+    self.original_->run(static_cast<float*>(operands[WHET_DST]), static_cast<const float*>(operands[WHET_A]),
+                        static_cast<const float*>(operands[WHET_B]), static_cast<const float*>(operands[WHET_BIAS]));
+}
+
+void LiveSite::background(const whet_op* op, void* const* operands, void* context) {
+    static_cast<const Original*>(context)->run(
+        static_cast<float*>(operands[WHET_DST]), static_cast<const float*>(operands[WHET_A]),
+        op->operand_count > WHET_B ? static_cast<const float*>(operands[WHET_B]) : nullptr,
+        op->operand_count > WHET_BIAS ? static_cast<const float*>(operands[WHET_BIAS]) : nullptr);
+}
+
+void LiveSite::call() {
+    operands_[WHET_DST] = allocator_.allocate(dst_bytes_);
+    operands_[WHET_B] = const_cast<float*>(weights_->copies()[next_copy_]);
+    if (++next_copy_ == weights_->copies().size()) next_copy_ = 0;
+    ++total_;
+    last_served_ = true;
+    if (!site_ || whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this) != WHET_OK)
+        fallback(this);
+    allocator_.release(operands_[WHET_DST], dst_bytes_);
+}
+
+void LiveSite::call_original() {
+    void* const dst = allocator_.allocate(dst_bytes_);
+    const float* const b = weights_->copies()[next_copy_];
+    if (++next_copy_ == weights_->copies().size()) next_copy_ = 0;
+    original_->run(static_cast<float*>(dst), a_.get(), b, weights_->bias());
+    allocator_.release(dst, dst_bytes_);
+}
+
+double LiveSite::difference() {
+    const auto count = static_cast<int64_t>(dst_bytes_ / sizeof(float));
+    const Floats expected = random_floats(count, 4), got = random_floats(count, 5);
+    operands_[WHET_DST] = expected.get();
+    operands_[WHET_B] = const_cast<float*>(weights_->copies()[next_copy_]);
+    const int64_t before = fallbacks_;
+    fallback(this);
+    operands_[WHET_DST] = got.get();
+    if (site_) whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this);
+    else fallback(this);
+    fallbacks_ = before;
+    double largest = 0, difference = 0;
+    for (int64_t i = 0; i < count; ++i) {
+        const double value = expected[static_cast<size_t>(i)];
+        largest = std::max(largest, std::fabs(value));
+        const double error = std::fabs(value - double{got[static_cast<size_t>(i)]});
+        difference = error <= difference ? difference : error;  // a NaN stays
+    }
+    return difference / std::max(largest, 1e-30);
+}
+
+double tune_live(const std::vector<LiveSite*>& sites, double seconds, const std::function<void(double)>& progress) {
+    const int64_t begin = now_ns(), end = begin + static_cast<int64_t>(seconds * 1e9);
+    int64_t next_question = begin + kLeastTuneNs;
+    bool any_known = false;
+    for (const LiveSite* site : sites) any_known = any_known || site->known();
+    if (!any_known) return 0;
+    while (now_ns() < end && !stop_requested()) {
+        const int64_t round = now_ns();
+        for (LiveSite* site : sites) {
+            if (!site->known()) continue;
+            const int64_t burst_end = now_ns() + kBurstNs;
+            do site->call();
+            while (now_ns() < burst_end);
+            if (now_ns() >= end || stop_requested()) break;
+        }
+        const int64_t now = now_ns();
+        if (progress) progress(static_cast<double>(now - begin) * 1e-9);
+        if (now >= next_question) {
+            next_question = now + kAskEveryNs;
+            if (whet_drain(0) == WHET_OK) break;
+        }
+        const int64_t rest = std::min(kRestPerBusy * (now - round), std::max<int64_t>(end - now, 0));
+        std::this_thread::sleep_for(std::chrono::nanoseconds(rest));
+    }
+    return static_cast<double>(now_ns() - begin) * 1e-9;
+}
+
+void visit_all_weights(const std::vector<LiveSite*>& sites, double seconds) {
+    const int64_t end = now_ns() + static_cast<int64_t>(seconds * 1e9);
+    for (LiveSite* site : sites) {
+        int64_t last = -1;
+        while (site->known() && now_ns() < end && !stop_requested()) {
+            const int64_t before = site->fallbacks();
+            for (int64_t copy = 0; copy < site->copies() && now_ns() < end; ++copy) site->call();
+            const int64_t missed = site->fallbacks() - before;
+            if (missed == 0 || missed == last) break;
+            last = missed;
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        }
+    }
+}
+
+}  // namespace whet::bench

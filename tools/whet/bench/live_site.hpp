@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// A case as a live program runs it under Whet: its site, its original, its operands; and the loop that lets it tune.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <whet/whet.h>
+
+#include "tools/whet/bench/buffers.hpp"
+#include "tools/whet/bench/case.hpp"
+#include "tools/whet/bench/peers.hpp"
+
+namespace whet::bench {
+
+/// The implementation that Whet would replace. Lives as long as the process: the background may call it at any time.
+class Original {
+public:
+    /// From the first peer that can compute the case, else the bench's own loops.
+    static const Original* make(const Case& one, const std::vector<Peer>& candidates);
+    void run(float* dst, const float* a, const float* b, const float* bias) const;
+    const std::string& name() const { return name_; }
+
+private:
+    bench_shape shape_{};
+    const bench_peer* module_ = nullptr;
+    bench_runnable* runnable_ = nullptr;
+    std::string name_ = "reference";
+};
+
+/// One case under Whet. Not thread-safe.
+class LiveSite {
+public:
+    LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen, const Original* original,
+             Allocator allocator);
+
+    /// One call as the application makes it: allocates the destination, calls, releases. Turns to the next weights.
+    void call();
+    void calls(int64_t count) {
+        for (int64_t i = 0; i < count; ++i) call();
+    }
+    /// The same call made of the original directly, past Whet.
+    void call_original();
+    /// Touches the activations.
+    void warm() const { touch(a_.get(), a_count_); }
+    /// Calls that the original answered, of all.
+    int64_t fallbacks() const { return fallbacks_; }
+    int64_t total_calls() const { return total_; }
+    /// Whether the last call was answered by a plan.
+    bool last_was_served() const { return last_served_; }
+    /// Whether Whet knows the operation at all; if not, every call goes to the original directly.
+    bool known() const { return site_ != nullptr; }
+    whet_site* site() const { return site_; }
+    const Case& one() const { return case_; }
+    const float* a() const { return a_.get(); }
+    const Weights& weights() const { return *weights_; }
+    int64_t copies() const { return static_cast<int64_t>(weights_->copies().size()); }
+    /// The largest difference between Whet's answer now and the original's, relative to the largest magnitude.
+    double difference();
+
+private:
+    static void fallback(void* user);
+    static void background(const whet_op* op, void* const* operands, void* context);
+
+    Case case_;
+    std::shared_ptr<const Weights> weights_;
+    const Original* original_;
+    Allocator allocator_;
+    whet_site* site_ = nullptr;
+    int operand_count_ = 0;
+    size_t dst_bytes_ = 0;
+    Floats a_;
+    int64_t a_count_ = 0;
+    size_t next_copy_ = 0;
+    void* operands_[WHET_MAX_OPERANDS] = {};
+    int64_t fallbacks_ = 0, total_ = 0;
+    bool last_served_ = false;
+};
+
+/// Whether the user asked to stop (SIGINT or SIGTERM); install_stop_handler makes it so.
+bool stop_requested();
+void install_stop_handler();
+
+/// Calls the sites as a live program would (a fifth of the time; sites in turn, equal times) until the tuning is settled
+/// or `seconds` are over. Returns the seconds spent. `progress` is called now and then with the seconds so far.
+double tune_live(const std::vector<LiveSite*>& sites, double seconds, const std::function<void(double)>& progress);
+
+/// Calls every site on every copy of its weights until none goes to the original any more, or nothing changes, or
+/// `seconds` are over: packing of frozen weights happens in the background.
+void visit_all_weights(const std::vector<LiveSite*>& sites, double seconds);
+
+}  // namespace whet::bench

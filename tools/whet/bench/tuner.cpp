@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// `whet bench tuner`: how many candidates a second are built, verified and timed, and what is left behind by them.
+//
+// The suite's operations that take less than a millisecond are called as a live program would call them, and the default
+// search tunes them until it has timed the number of candidates that was asked for.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "tools/whet/bench/facts.hpp"
+#include "tools/whet/bench/options.hpp"
+#include "tools/whet/bench/suites.hpp"
+#include "tools/whet/bench/timing.hpp"
+
+namespace whet::bench {
+namespace {
+
+constexpr double kLongestCallUs = 1000;       // operations above are left out
+constexpr double kMostSecondsPerCandidate = 0.1;  // ten times the bar: more is a failure, not patience
+constexpr double kWarmUpShare = 0.2;          // of the candidates, before memory is watched
+
+/// One look at the forge.
+struct Sample {
+    double candidates = 0, private_bytes = 0, mappings = 0;
+};
+
+double private_bytes_of(int64_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/smaps_rollup");
+    double kilobytes = 0, sum = 0;
+    for (std::string word; file >> word;)
+        if ((word == "Private_Clean:" || word == "Private_Dirty:") && file >> kilobytes) sum += kilobytes * 1024;
+    return sum;
+}
+
+double mappings_of(int64_t pid) {
+    std::ifstream file("/proc/" + std::to_string(pid) + "/maps");
+    double lines = 0;
+    for (std::string line; std::getline(file, line);) ++lines;
+    return lines;
+}
+
+/// Bytes per candidate: the slope through all pairs of samples (Theil 1950, Sen 1968), which single jumps do not move.
+double slope_of(const std::vector<Sample>& samples) {
+    std::vector<double> slopes;
+    for (size_t i = 0; i < samples.size(); ++i)
+        for (size_t j = i + 1; j < samples.size(); ++j)
+            if (samples[j].candidates > samples[i].candidates)
+                slopes.push_back((samples[j].private_bytes - samples[i].private_bytes) /
+                                 (samples[j].candidates - samples[i].candidates));
+    return median_of(slopes);
+}
+
+double original_us(LiveSite& site) {
+    return time_alone_ns([&](int64_t calls) {
+               for (int64_t i = 0; i < calls; ++i) site.call_original();
+           }, [&] { site.warm(); }, 0.02) * 1e-3;
+}
+
+}  // namespace
+
+int bench_tuner(const Options& options) {
+    setenv("WHET_FORGE", options.forge.c_str(), 1);
+    Options with_suite = options;
+    if (with_suite.suites.empty()) with_suite.suites = {"anchors"};
+    const std::vector<Case> cases = load_cases(with_suite);
+    const Party party = open_party(with_suite);
+    std::vector<std::unique_ptr<FamilyRun>> runs;
+    std::vector<LiveSite*> sites;
+    for (const Case& one : cases) {
+        if (stop_requested()) break;
+        show_progress("choosing operations: " + one.name);
+        auto run = std::make_unique<FamilyRun>(std::vector<Case>{one}, with_suite, party, 0.0);
+        if (!run->site(0).known() || original_us(run->site(0)) >= kLongestCallUs) continue;
+        sites.push_back(&run->site(0));
+        runs.push_back(std::move(run));
+    }
+    if (sites.empty()) {
+        complain("no operation of the suite takes less than a millisecond");
+        return kFailed;
+    }
+    const ForgeFacts start = forge_facts();
+    std::vector<Sample> samples;
+    const int64_t begin = now_ns();
+    const double limit = kMostSecondsPerCandidate * static_cast<double>(options.candidates) + 10;
+    ForgeFacts facts = start;
+    while (!stop_requested() && facts.trials - start.trials < options.candidates &&
+           static_cast<double>(now_ns() - begin) * 1e-9 < limit) {
+        tune_live(sites, 0.5, nullptr);
+        facts = forge_facts();
+        const int64_t done = facts.trials - start.trials;
+        show_progress(std::to_string(done) + " of " + std::to_string(options.candidates) + " candidates");
+        const int64_t pid = facts.pid > 0 ? facts.pid : getpid();
+        if (static_cast<double>(done) >= kWarmUpShare * static_cast<double>(options.candidates))
+            samples.push_back({static_cast<double>(done), private_bytes_of(pid), mappings_of(pid)});
+        if (facts.idle) break;
+    }
+    const double cpu_seconds = facts.cpu_seconds - start.cpu_seconds;
+    const auto trials = static_cast<double>(facts.trials - start.trials);
+    const auto without = static_cast<double>(facts.trials_without_compile - start.trials_without_compile);
+    nlohmann::json document{
+        {"trials", trials},
+        {"trials_per_s", cpu_seconds > 0 ? trials / cpu_seconds : 0.0},
+        {"no_compile_share", trials > 0 ? without / trials : 0.0},
+        {"build_ms_p50", facts.build_ms_p50},
+        {"build_ms_p95", facts.build_ms_p95},
+        {"bytes_per_candidate", slope_of(samples)},
+        {"mappings_growth", samples.empty() ? 0.0 : samples.back().mappings - samples.front().mappings},
+        {"cpu_seconds", cpu_seconds},
+        {"wall_seconds", static_cast<double>(now_ns() - begin) * 1e-9},
+        {"operations", sites.size()},
+        {"forge", options.forge}};
+    const int finished = finish_flat(options, document.dump());
+    if (trials >= static_cast<double>(options.candidates)) return finished;
+    complain("only " + std::to_string(static_cast<int64_t>(trials)) + " of " + std::to_string(options.candidates) +
+             " candidates were timed");
+    return kFailed;
+}
+
+}  // namespace whet::bench
