@@ -41,7 +41,7 @@ struct Error {
 template <typename T>
 class [[nodiscard]] Result {
 public:
-    Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}
+    Result(T given) : state_(std::in_place_index<0>, std::move(given)) {}
     Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}
 
     bool has_value() const noexcept { return state_.index() == 0; }

@@ -146,6 +146,10 @@ WHET_API whet_status whet_site_call(whet_site *site, void *const *operands, int 
 /* Promises that `bytes` at `pointer` keep their content and stay mapped until whet_thaw. */
 WHET_API whet_status whet_freeze(const void *pointer, size_t bytes);
 WHET_API whet_status whet_thaw(const void *pointer);
+/* Counts the changes to what is frozen; 0 while nothing ever was. One load: remember answers of whet_is_frozen by it. */
+WHET_API uint64_t whet_frozen_generation(void);
+/* 1 when [pointer, pointer + bytes) lies in one frozen range, else 0. */
+WHET_API int whet_is_frozen(const void *pointer, size_t bytes);
 
 /* ---- the table -------------------------------------------------------------------------------------------------- */
 

@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "base/hash.hpp"
+
 namespace whet::runtime::forge {
 namespace {
 
@@ -245,6 +247,15 @@ base::Result<void> receive_all(int socket, void* data, size_t size) {
 }
 
 }  // namespace
+
+uint64_t build_id() noexcept {
+    uint64_t id = base::hash_text(WHET_VERSION_TEXT);
+    for (const uint64_t part : {uint64_t{jit::kGeneratorVersion}, uint64_t{jit::kNumericsVersion}, uint64_t{kProtocolVersion},
+                                uint64_t{sizeof(whet_op)}, uint64_t{sizeof(jit::MicrokernelSpec)}}) {
+        id = base::hash_combine(id, part);
+    }
+    return id;
+}
 
 std::vector<uint8_t> encode(const HelloMessage& m) { return encoded(m); }
 std::vector<uint8_t> encode(const SiteMessage& m) { return encoded(m); }

@@ -23,6 +23,9 @@ namespace whet::runtime::forge {
 inline constexpr uint32_t kProtocolVersion = 1;
 inline constexpr uint32_t kMaxFrameBytes = 64u << 20;
 
+/// Identity of the build on both ends of a socket: generated code, numerics, frames and the library's version.
+uint64_t build_id() noexcept;
+
 enum class Message : uint32_t {
     // tuner -> forge
     hello = 1,     ///< HelloMessage: first, once

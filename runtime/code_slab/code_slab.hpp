@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Executable memory: a file mapped twice, filled through its writable view, never unmapped, never sealed again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.hpp"
+#include "jit/microkernel.hpp"
+
+namespace whet::runtime {
+
+/// Holds generated code. Published code stays callable as long as the process, in its forked children too; a child
+/// never writes its parent's slab but opens one of its own. Equal blobs share one copy. Thread-safe.
+class CodeSlab {
+public:
+    explicit CodeSlab(size_t budget_bytes) : budget_bytes_(budget_bytes) {}
+
+    /// Copies a blob to executable memory (64-byte aligned) and returns its entry.
+    /// out_of_budget: the budget is used up; unsupported: the system gives no executable memory (said once in the log).
+    base::Result<jit::MicrokernelFunction> publish(const jit::Blob& blob);
+
+    size_t used_bytes() const noexcept { return used_total_; }
+    /// Child of a fork: forget the writable view, keep what was published.
+    void after_fork_in_child() noexcept;
+    /// For pthread_atfork.
+    std::mutex& mutex() noexcept { return mutex_; }
+
+private:
+    struct Published {
+        std::vector<uint8_t> bytes;
+        uint32_t entry;
+        jit::MicrokernelFunction function;
+    };
+
+    base::Result<uint8_t*> place(const uint8_t* bytes, size_t size);
+    base::Result<void> open_chunk(size_t least_bytes);
+    base::Result<uint8_t*> place_sealed(const uint8_t* bytes, size_t size);
+
+    const size_t budget_bytes_;
+    std::mutex mutex_;
+    uint8_t* writable_ = nullptr;    ///< the current chunk's writable view
+    uint8_t* executable_ = nullptr;  ///< its executable view
+    size_t chunk_bytes_ = 0, used_ = 0, used_total_ = 0;
+    bool dual_failed_ = false, denied_ = false;
+    std::unordered_multimap<uint64_t, Published> published_;
+};
+
+}  // namespace whet::runtime

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Making the process's runtime, and what fork does to it.
+#include "runtime/runtime.hpp"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include "base/host.hpp"
+#include "base/log.hpp"
+#include "runtime/tuner/tuner.hpp"
+
+namespace whet::runtime {
+
+HotSettings hot_settings;
+
+namespace {
+
+std::atomic<Runtime*> the_runtime{nullptr};
+std::once_flag made;
+
+jit::Isa usable_isa(base::IsaLimit limit) {
+    const base::HostFeatures features = base::host_features();
+    if (limit == base::IsaLimit::portable) return jit::Isa::portable;
+    if (features.avx512 && (limit == base::IsaLimit::automatic || limit == base::IsaLimit::avx512)) {
+        return jit::Isa::avx512;
+    }
+    return features.avx2_fma ? jit::Isa::avx2 : jit::Isa::portable;
+}
+
+/// Why nothing may be tuned in this process, or "".
+std::string reason_untuned(const base::Options& options, jit::Isa isa) {
+    if (!options.enable) return "WHET_ENABLE=0";
+    if (options.tune == base::Tune::off && options.store_path.empty()) return "WHET_TUNE=off and no store";
+    if (options.forge == base::ForgeMode::off) return "WHET_FORGE=off";
+    if (options.numerics == base::Numerics::strict) return "WHET_NUMERICS=strict";
+    if (options.budget_cpu && *options.budget_cpu <= 0) return "WHET_BUDGET_CPU=0";
+    if (options.budget_seconds <= 0) return "WHET_BUDGET_SECONDS=0";
+    if (::getauxval(AT_SECURE)) return "a setuid program";
+    if (isa == jit::Isa::portable && options.isa != base::IsaLimit::portable) return "a CPU without AVX2 and FMA";
+    return "";
+}
+
+void before_fork() {
+    Runtime* const r = runtime_if_made();
+    if (!r) return;
+    r->tuner->mutex().lock();
+    r->sites.mutex().lock();
+    r->frozen.packing_mutex().lock();
+    r->frozen.mutex().lock();
+    r->code.mutex().lock();
+}
+
+void release_after_fork(Runtime& r) {
+    r.code.mutex().unlock();
+    r.frozen.mutex().unlock();
+    r.frozen.packing_mutex().unlock();
+    r.sites.mutex().unlock();
+    r.tuner->mutex().unlock();
+}
+
+void after_fork_in_parent() {
+    if (Runtime* const r = runtime_if_made()) release_after_fork(*r);
+}
+
+void after_fork_in_child() {
+    Runtime* const r = runtime_if_made();
+    if (!r) return;
+    r->code.after_fork_in_child();
+    release_after_fork(*r);
+    r->tuner->after_fork_in_child();
+}
+
+void make_runtime() {
+    std::vector<std::string> warnings;
+    const base::Options options = base::load_options(environ, warnings);
+    if (auto settings = base::parse_log_settings(options.log)) {
+        settings->path = options.log_file;
+        if (auto configured = base::configure_log(*settings); !configured) warnings.push_back(configured.error().message);
+    } else {
+        warnings.push_back("WHET_LOG: " + settings.error().message);
+    }
+    const bool silent = options.budget_cpu && *options.budget_cpu <= 0;
+    for (const auto& warning : warnings) {
+        if (!silent) base::log_event(base::Level::warning, "env", warning, {});
+    }
+    auto* const r = new Runtime(options);
+    ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    the_runtime.store(r, std::memory_order_release);
+}
+
+}  // namespace
+
+Runtime::Runtime(const base::Options& given)
+    : options(given), isa(usable_isa(given.isa)), sites(static_cast<uint32_t>(given.budget_sites)),
+      code(static_cast<size_t>(given.budget_code_bytes)), frozen(given.budget_packed_bytes.value_or(-1)) {
+    untuned_reason = reason_untuned(options, isa);
+    may_tune = untuned_reason.empty();
+    enabled = options.enable;
+    pinned = options.pin;
+    if (!may_tune && untuned_reason.rfind("WHET_", 0) != 0) {
+        base::log_event(base::Level::warning, "runtime", untuned_reason + ": untuned", {});
+    }
+    tuner = new Tuner(*this);
+    apply_switches();
+}
+
+void Runtime::apply_switches() noexcept {
+    hot_settings.every_call_slow.store(!enabled || options.checked, std::memory_order_release);
+}
+
+Runtime& runtime() {
+    if (Runtime* const r = the_runtime.load(std::memory_order_acquire)) return *r;
+    std::call_once(made, make_runtime);
+    return *the_runtime.load(std::memory_order_acquire);
+}
+
+Runtime* runtime_if_made() noexcept { return the_runtime.load(std::memory_order_acquire); }
+
+std::string helper_directory() {
+    Dl_info info{};
+    if (!::dladdr(reinterpret_cast<void*>(&whet_site_call), &info) || !info.dli_fname) return "";
+    std::string path = info.dli_fname;
+    const size_t slash = path.rfind('/');
+    return slash == std::string::npos ? "" : path.substr(0, slash) + "/whet";
+}
+
+}  // namespace whet::runtime

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Paired background timing of the original and a plan.
+#include "runtime/trial/background_timing.hpp"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/clock.hpp"
+#include "runtime/dispatch/operation.hpp"
+#include "runtime/trial/live_trial.hpp"
+
+namespace whet::runtime {
+namespace {
+
+constexpr size_t kMostCopies = 16;        // of the weights
+constexpr double kLeastSampleNs = 20e3;   // one timed sample: long against the clock's own cost
+constexpr int kLeastQuads = 6;
+constexpr int kMostQuads = 60;
+constexpr double kNarrowEnough = 0.01;    // half width of the log-ratio's interval
+
+size_t operand_bytes(const whet_view& view) {
+    const size_t bytes = static_cast<size_t>(element_span(view)) * sizeof(float);
+    return (bytes + 4095) / 4096 * 4096 + 4096;
+}
+
+/// Cheap values in [-1, 1), never denormal.
+void fill(float* data, size_t count) {
+    uint32_t state = 12345;
+    for (size_t i = 0; i < count; ++i) {
+        state = state * 1664525u + 1013904223u;
+        data[i] = static_cast<float>(static_cast<int32_t>(state)) * (1.0f / 2147483648.0f);
+    }
+}
+
+long switches() {
+    rusage usage{};
+    ::getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nivcsw;
+}
+
+/// The two sides with all their memory; side 0 is the original, side 1 the plan.
+struct Contest {
+    const whet_op& op;
+    whet_original original;
+    void* context;
+    const Record& record;
+    void* operands[WHET_MAX_OPERANDS] = {};
+    std::vector<void*> weights;                                       // copies of operand B
+    std::vector<const void*> packed;                                  // their packed copies, if B comes packed
+    const void* packed_other[WHET_MAX_OPERANDS] = {};                 // of other frozen operands
+    std::byte* scratch = nullptr;
+    size_t next[2] = {0, 0};
+
+    void call(int side) {
+        size_t& at = next[side];
+        if (!weights.empty()) {
+            if (++at >= weights.size()) at = 0;
+            operands[WHET_B] = weights[at];
+        }
+        if (side == 0 && original) {
+            original(&op, operands, context);
+            return;
+        }
+        jit::Operands call_operands{operands};
+        for (int i = 1; i < WHET_MAX_OPERANDS; ++i) call_operands.packed[i] = packed_other[i];
+        if (!packed.empty()) call_operands.packed[WHET_B] = packed[at];
+        jit::run_plan(record.plan, record.functions.data(), call_operands, scratch);
+    }
+    double time(int side, int repeats) {
+        const int64_t begin = base::steady_ns();
+        for (int i = 0; i < repeats; ++i) call(side);
+        return static_cast<double>(base::steady_ns() - begin) / repeats;
+    }
+};
+
+double median_of(std::vector<double> values) {
+    if (values.empty()) return 0;
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+}
+
+BackgroundTimes run_contest(Contest& contest, double most_ns) {
+    const int64_t begin = base::steady_ns();
+    for (int side = 0; side < 2; ++side) contest.time(side, 2);  // warm: code, activations, the original's own caches
+    const double once = std::max(1.0, std::min(contest.time(0, 1), contest.time(1, 1)));
+    const int repeats = std::clamp(static_cast<int>(kLeastSampleNs / once), 1, 1000);
+    std::vector<double> log_ratios, times[2];
+    for (int quad = 0; quad < kMostQuads; ++quad) {
+        const int first = quad & 1;
+        const long before = switches();
+        double sum[2] = {0, 0};
+        for (const int side : {first, 1 - first, 1 - first, first}) sum[side] += contest.time(side, repeats);
+        const bool over = static_cast<double>(base::steady_ns() - begin) > most_ns;
+        // A switched-out sample tells nothing; where every one is, it must do.
+        if (switches() != before && !(over && log_ratios.size() < kLeastQuads)) {
+            if (over) break;
+            continue;
+        }
+        log_ratios.push_back(std::log(sum[0] / sum[1]));
+        for (int side = 0; side < 2; ++side) times[side].push_back(sum[side] / 2);
+        const Centre centre = centre_of(log_ratios);
+        if (over || (log_ratios.size() >= kLeastQuads && centre.high - centre.median < kNarrowEnough)) break;
+    }
+    BackgroundTimes result;
+    const Centre centre = centre_of(log_ratios);
+    result.quads = static_cast<int>(log_ratios.size());
+    result.ratio = std::exp(centre.median);
+    result.low = std::exp(centre.low);
+    result.high = std::exp(centre.high);
+    result.original_ns = median_of(times[0]);
+    result.plan_ns = median_of(times[1]);
+    return result;
+}
+
+}  // namespace
+
+BackgroundTimer::~BackgroundTimer() {
+    if (memory_) ::munmap(memory_, bytes_);
+}
+
+base::Result<std::byte*> BackgroundTimer::memory_of(size_t bytes) {
+    if (bytes <= bytes_) return memory_;
+    void* const fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED) return base::make_error(base::Code::out_of_budget, "no memory for %zu bytes of trial operands", bytes);
+    if (memory_) ::munmap(memory_, bytes_);
+    memory_ = static_cast<std::byte*>(fresh);
+    bytes_ = bytes;
+    return memory_;
+}
+
+base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_original original, void* context,
+                                                       const Record& record, size_t cold_bytes, size_t most_bytes,
+                                                       double most_ns) {
+    Contest contest{op, original, context, record, {}, {}, {}, {}, nullptr, {0, 0}};
+    size_t sizes[WHET_MAX_OPERANDS] = {}, total = 0;
+    for (uint32_t i = 0; i < op.operand_count; ++i) total += sizes[i] = operand_bytes(op.operands[i]);
+    const bool packs_weights = record.pack_mask >> WHET_B & 1;
+    const size_t pack_bytes = packs_weights ? (record.plan.frozen[WHET_B].bytes + 4095) / 4096 * 4096 : 0;
+    size_t copies = 0;
+    if (op.operand_count > WHET_B) {
+        copies = std::clamp<size_t>(cold_bytes / std::max<size_t>(sizes[WHET_B], 1) + 1, 2, kMostCopies);
+        while (copies > 2 && total + copies * (sizes[WHET_B] + pack_bytes) > most_bytes) --copies;
+        total += copies * (sizes[WHET_B] + pack_bytes) - sizes[WHET_B];
+    }
+    size_t other_packs = 0;
+    for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
+        if (i != WHET_B && (record.pack_mask >> i & 1)) other_packs += (record.plan.frozen[i].bytes + 4095) / 4096 * 4096;
+    }
+    total += other_packs + (record.scratch_bytes + 4095) / 4096 * 4096;
+    if (total > most_bytes) {
+        return base::make_error(base::Code::out_of_budget, "trial operands need %zu bytes, %zu are allowed", total, most_bytes);
+    }
+    WHET_TRY(std::byte * at, memory_of(total));
+    const auto take = [&at](size_t bytes) { return std::exchange(at, at + bytes); };
+    for (uint32_t i = 0; i < op.operand_count; ++i) {
+        if (i == WHET_B && copies > 0) continue;
+        contest.operands[i] = take(sizes[i]);
+        fill(static_cast<float*>(contest.operands[i]), static_cast<size_t>(element_span(op.operands[i])));
+    }
+    for (size_t copy = 0; copy < copies; ++copy) {
+        void* const weights = take(sizes[WHET_B]);
+        fill(static_cast<float*>(weights), static_cast<size_t>(element_span(op.operands[WHET_B])));
+        contest.weights.push_back(weights);
+        if (!packs_weights) continue;
+        void* const packed = take(pack_bytes);
+        jit::pack_frozen(record.plan, WHET_B, weights, packed);
+        contest.packed.push_back(packed);
+    }
+    for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
+        if (i == WHET_B || !(record.pack_mask >> i & 1)) continue;
+        void* const packed = take((record.plan.frozen[i].bytes + 4095) / 4096 * 4096);
+        jit::pack_frozen(record.plan, i, contest.operands[i], packed);
+        contest.packed_other[i] = packed;
+    }
+    contest.scratch = at;
+    return run_contest(contest, most_ns);
+}
+
+}  // namespace whet::runtime

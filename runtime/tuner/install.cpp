@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+// From offers to published records: trials, the family's one decision, publishing, watching, rolling back.
+#include <algorithm>
+#include <cmath>
+
+#include "base/clock.hpp"
+#include "base/hash.hpp"
+#include "base/log.hpp"
+#include "jit/plan/plan.hpp"
+#include "runtime/dispatch/operation.hpp"
+#include "runtime/runtime.hpp"
+#include "runtime/tuner/tuner.hpp"
+
+namespace whet::runtime {
+namespace {
+
+using base::Code;
+using base::make_error;
+using forge::VerdictKind;
+
+constexpr size_t kColdBytes = 6u << 20;         // weights rotate over more than any L2
+constexpr size_t kMostTrialBytes = 96u << 20;   // operands of one background timing
+constexpr double kMostTimingNs = 80e6;          // one background timing
+constexpr double kEnoughCoverage = 0.5;         // of a family's weight, before it is decided
+constexpr int64_t kLongestOpenNs = 3'000'000'000;   // then those that were timed decide
+constexpr int64_t kLongestTrialNs = 8'000'000'000;  // a site that is hardly called takes the forge's word
+constexpr double kClearWin = 1.02;              // a geomean this high needs no interval
+constexpr double kRegret = 0.97;                // live, against the original: then the family crosses back
+constexpr uint64_t kLeastLiveSamples = 16;
+constexpr size_t kOffersInOneRound = 4;
+constexpr size_t kMostBorrowed = 32;            // schedules lent in one round
+
+double log2_distance(int64_t a, int64_t b) {
+    return std::fabs(std::log2(static_cast<double>(std::max<int64_t>(a, 1))) - std::log2(static_cast<double>(std::max<int64_t>(b, 1))));
+}
+
+}  // namespace
+
+void Tuner::handle_offers(Lock& lock) {
+    for (size_t handled = 0; handled < kOffersInOneRound && !offers_.empty(); ++handled) {
+        const forge::OfferMessage offer = std::move(offers_.front());
+        offers_.pop_front();
+        for (auto& state : sites_) {
+            if (state.site->id != offer.site) continue;
+            if (!state.site->evicted) consider(state, offer, lock);
+            break;
+        }
+    }
+}
+
+void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& lock) {
+    FamilyState& family = family_of(state);
+    state.bound_ns = offer.bound_ns;
+    if (family.reverted || family.refused.count(offer.schedule)) {
+        verdict(state, family.reverted ? VerdictKind::original_kept : VerdictKind::rolled_back, offer.schedule, 0);
+        return;
+    }
+    if (state.current && state.current->schedule == offer.schedule && offer.kind != forge::OfferKind::tuned) {
+        verdict(state, VerdictKind::adopted, offer.schedule, 1);
+        return;
+    }
+    auto record = make_record(state.site->op, offer.schedule, &offer.blobs);
+    if (!record) {
+        base::log_event(base::Level::info, "tuner", "offer not usable", {{"op", operation_text(state.site->op)}, {"why", record.error().message}});
+        verdict(state, record.error().code == Code::out_of_budget ? VerdictKind::no_room : VerdictKind::declined, offer.schedule, 0);
+        state.reason = record.error().message;
+        return;
+    }
+    if (state.trial) end_trial(state, TrialVerdict::undecided);
+    if (!pack_seen_operands(state, **record, lock)) {
+        state.reason = "no room for packed operands (WHET_BUDGET_PACKED)";
+        verdict(state, VerdictKind::no_room, offer.schedule, 0);
+        return;
+    }
+    state.pending = Candidate{*record, offer.kind, offer.low, 0, 0};
+    if (family.decision == FamilyDecision::whet) {
+        if (state.current) {
+            begin_trial(state);
+        } else {
+            publish(state, state.pending->record, "its family is served by Whet");
+            verdict(state, VerdictKind::adopted, offer.schedule, offer.ratio);
+            state.pending.reset();
+        }
+        return;
+    }
+    if (runtime_.options.force == "whet" || runtime_.options.numerics == base::Numerics::invariant) {
+        cross(family);
+        return;
+    }
+    if (runtime_.options.force == "original") return;
+    time_against_original(state, lock);
+    if (state.pending) decide_family(family, base::steady_ns());
+}
+
+base::Result<jit::MicrokernelFunction> Tuner::function_for(const jit::MicrokernelSpec& spec, const std::vector<jit::Blob>* blobs) {
+    if (blobs) {
+        for (const auto& blob : *blobs) {
+            if (blob.spec == spec) return runtime_.code.publish(blob);
+        }
+    }
+    const auto found = kernels_.find(jit::hash_of(spec));
+    if (found != kernels_.end()) {
+        for (const auto& [known, function] : found->second) {
+            if (known == spec) return function;
+        }
+    }
+    return make_error(Code::not_found, "no code for microkernel %s", spec.print().c_str());
+}
+
+base::Result<Record*> Tuner::make_record(const whet_op& op, const std::string& schedule, const std::vector<jit::Blob>* blobs) {
+    WHET_TRY(const jit::Schedule parsed, jit::Schedule::parse(schedule));
+    WHET_TRY(jit::Plan plan, jit::lower(op, parsed, runtime_.isa));
+    auto record = std::make_unique<Record>();
+    if (runtime_.isa != jit::Isa::portable) {
+        for (const auto& spec : plan.kernels) {
+            WHET_TRY(const jit::MicrokernelFunction function, function_for(spec, blobs));
+            record->functions.push_back(function);
+        }
+        for (size_t i = 0; blobs && i < plan.kernels.size(); ++i) {
+            auto& known = kernels_[jit::hash_of(plan.kernels[i])];
+            const bool is_new = std::none_of(known.begin(), known.end(), [&](const auto& entry) { return entry.first == plan.kernels[i]; });
+            if (is_new) known.emplace_back(plan.kernels[i], record->functions[i]);
+        }
+    }
+    for (uint32_t i = 1; i < op.operand_count; ++i) {
+        if (plan.frozen[i].id == 0) continue;
+        record->packs[i] = runtime_.frozen.set_of(plan.frozen[i]);
+        record->pack_mask |= 1u << i;
+    }
+    record->scratch_bytes = plan.shared_bytes + plan.private_bytes;
+    record->schedule = schedule;
+    record->schedule_hash = jit::hash_of(parsed);
+    record->plan = std::move(plan);
+    return record.release();
+}
+
+bool Tuner::pack_seen_operands(SiteState& state, const Record& record, Lock& lock) {
+    if (record.pack_mask == 0) return true;
+    const auto seen = state.frozen_seen;
+    lock.unlock();
+    bool fits = true;
+    for (const auto& [operand, pointer] : seen) {
+        if (!(record.pack_mask >> operand & 1)) continue;
+        const auto packed = runtime_.frozen.pack(record, static_cast<int>(operand), pointer);
+        if (!packed && packed.error().code == Code::out_of_budget) fits = false;
+    }
+    lock.lock();
+    return fits;
+}
+
+void Tuner::pack_wanted(Lock& lock) {
+    while (!wanted_packs_.empty()) {
+        const WantedPack wanted = wanted_packs_.front();
+        wanted_packs_.pop_front();
+        const Record* const record = sites_[wanted.site].current;
+        if (!record || !(record->pack_mask >> wanted.operand & 1)) continue;
+        lock.unlock();
+        const auto packed = runtime_.frozen.pack(*record, static_cast<int>(wanted.operand), wanted.pointer);
+        lock.lock();
+        if (!packed && packed.error().code == Code::out_of_budget) sites_[wanted.site].reason = packed.error().message;
+    }
+    runtime_.frozen.reclaim();
+}
+
+void Tuner::time_against_original(SiteState& state, Lock& lock) {
+    const whet_original original = state.site->original.load(std::memory_order_acquire);
+    const double live = state.original.median_ns();
+    if (!original && state.original.count() < 4) return;  // decided when there are samples: see check_trials
+    void* const context = state.site->original_context.load(std::memory_order_acquire);
+    const Record& record = *state.pending->record;
+    lock.unlock();
+    auto times = timer_.compare(state.site->op, original, context, record, kColdBytes, kMostTrialBytes, kMostTimingNs);
+    lock.lock();
+    if (!state.pending || state.pending->record != &record) return;
+    if (!times) {
+        state.reason = times.error().message;
+        return;
+    }
+    state.background_plan_ns = times->plan_ns;
+    Candidate& candidate = *state.pending;
+    if (original) {
+        state.background_original_ns = times->original_ns;
+        candidate.against_original = times->ratio;
+        candidate.against_original_low = times->low;
+    } else {
+        candidate.against_original = candidate.against_original_low = live / std::max(1.0, times->plan_ns);
+    }
+    base::log_event(base::Level::info, "tuner", "timed against the original",
+                    {{"op", operation_text(state.site->op)}, {"ratio", candidate.against_original}, {"low", candidate.against_original_low},
+                     {"plan_us", times->plan_ns * 1e-3}, {"quads", times->quads}, {"schedule", record.schedule}});
+}
+
+void Tuner::decide_family(FamilyState& family, int64_t now) {
+    if (family.decision == FamilyDecision::whet || family.reverted) return;
+    double all = 0, timed = 0, logs = 0, lows = 0;
+    for (const uint32_t index : family.sites) {
+        const SiteState& state = sites_[index];
+        const double ns = std::max({state.background_original_ns, state.original.median_ns(), 1.0});
+        const double weight = static_cast<double>(std::max<uint64_t>(state.calls, 1)) * ns;
+        all += weight;
+        if (!state.pending || state.pending->against_original <= 0) continue;
+        timed += weight;
+        logs += weight * std::log(state.pending->against_original);
+        lows += weight * std::log(std::max(state.pending->against_original_low, 1e-3));
+    }
+    if (timed <= 0) return;
+    if (family.first_measured_ns == 0) family.first_measured_ns = now;
+    if (timed < kEnoughCoverage * all && now - family.first_measured_ns < kLongestOpenNs) return;
+    const double ratio = std::exp(logs / timed), low = std::exp(lows / timed);
+    if (low > 1 || ratio > kClearWin) {
+        cross(family);
+        return;
+    }
+    family.decision = FamilyDecision::original;  // until a better plan is offered
+    for (const uint32_t index : family.sites) {
+        SiteState& state = sites_[index];
+        if (!state.pending || state.pending->against_original <= 0) continue;
+        state.reason = "the original is faster than the best plan so far";
+        ++declined_;
+        verdict(state, VerdictKind::declined, state.pending->record->schedule, state.pending->against_original);
+    }
+}
+
+void Tuner::cross(FamilyState& family) {
+    family.decision = FamilyDecision::whet;
+    family.crossed_ns = base::steady_ns();
+    for (const uint32_t index : family.sites) {
+        SiteState& state = sites_[index];
+        if (!state.pending || state.current) continue;
+        const Candidate candidate = *state.pending;
+        state.pending.reset();
+        publish(state, candidate.record, "faster than the original, decided for its family");
+        verdict(state, VerdictKind::adopted, candidate.record->schedule, candidate.against_original);
+    }
+}
+
+void Tuner::publish(SiteState& state, const Record* record, const std::string& why) {
+    const Record* const old = state.current;
+    const_cast<Record*>(record)->baseline = old;  // NOLINT: not published yet
+    state.current = record;
+    state.reason = why;
+    state.calls_at_publish = old ? state.calls_at_publish : state.calls;
+    state.serving.clear();
+    state.usual_ns = 0;
+    state.borrowed = false;
+    state.site->sample_period.store(1, std::memory_order_relaxed);  // until its time is known
+    state.site->record.store(record, std::memory_order_release);
+    ++published_;
+    base::log_event(base::Level::info, "tuner", "published",
+                    {{"op", operation_text(state.site->op)}, {"schedule", record->schedule}, {"why", why}});
+    if (!old) return;
+    for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
+        if (!old->packs[i]) continue;
+        const bool used = std::any_of(sites_.begin(), sites_.end(), [&](const SiteState& other) {
+            return (other.current && other.current->packs[i] == old->packs[i]) ||
+                   (other.pending && other.pending->record->packs[i] == old->packs[i]) ||
+                   (other.parked && other.parked->packs[i] == old->packs[i]);
+        });
+        if (!used) runtime_.frozen.drop_set(old->packs[i]);
+    }
+}
+
+void Tuner::begin_trial(SiteState& state) {
+    state.trial = std::make_unique<LiveTrial>();
+    state.trial_began_ns = base::steady_ns();
+    set_sample_period(state);
+    state.site->challenger.store(state.pending->record, std::memory_order_release);
+}
+
+void Tuner::end_trial(SiteState& state, TrialVerdict outcome) {
+    state.site->challenger.store(nullptr, std::memory_order_release);
+    const double ratio = state.trial->ratio();
+    state.trial.reset();
+    const Candidate candidate = *state.pending;
+    if (outcome == TrialVerdict::undecided) {
+        set_sample_period(state);
+        return;  // pending stays: tried again later
+    }
+    state.pending.reset();
+    if (outcome == TrialVerdict::adopt) {
+        publish(state, candidate.record, "won its trial on live calls");
+        verdict(state, VerdictKind::adopted, candidate.record->schedule, ratio);
+    } else {
+        ++declined_;
+        set_sample_period(state);
+        verdict(state, VerdictKind::declined, candidate.record->schedule, ratio);
+        for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
+            PackSet* const set = candidate.record->packs[i];
+            const bool used = set && std::any_of(sites_.begin(), sites_.end(), [&](const SiteState& other) {
+                return (other.current && other.current->packs[i] == set) || (other.pending && other.pending->record->packs[i] == set);
+            });
+            if (set && !used) runtime_.frozen.drop_set(set);
+        }
+    }
+}
+
+void Tuner::check_trials(int64_t now) {
+    for (auto& state : sites_) {
+        if (state.trial) {
+            TrialVerdict outcome = state.trial->verdict();
+            if (outcome == TrialVerdict::undecided && now - state.trial_began_ns > kLongestTrialNs) {
+                outcome = state.trial->verdict_at_end(state.pending->low);
+            }
+            if (outcome != TrialVerdict::undecided) end_trial(state, outcome);
+        } else if (state.pending && state.current && family_of(state).decision == FamilyDecision::whet) {
+            begin_trial(state);
+        }
+    }
+}
+
+void Tuner::lend_schedules(Lock& lock) {
+    size_t lent = 0;
+    for (auto& [id, family] : families_) {
+        if (family.decision != FamilyDecision::whet) {
+            // Families whose original can only be judged from live calls wait for samples.
+            for (const uint32_t index : family.sites) {
+                SiteState& state = sites_[index];
+                if (state.pending && state.pending->against_original == 0 && !family.reverted && runtime_.options.force != "original" &&
+                    (state.site->original.load() || state.original.count() >= 4)) {
+                    time_against_original(state, lock);
+                }
+            }
+            if (family.decision == FamilyDecision::open) decide_family(family, base::steady_ns());
+            continue;
+        }
+        for (const uint32_t index : family.sites) {
+            SiteState& state = sites_[index];
+            if ((state.current && !state.borrowed) || state.pending || state.trial || state.site->evicted || state.calls == 0) continue;
+            const SiteState* lender = nullptr;
+            const int64_t rows = symbolic_extent(state.site->op);
+            double nearest = 1e9;
+            for (const uint32_t other : family.sites) {
+                const SiteState& candidate = sites_[other];
+                if (!candidate.current || candidate.borrowed) continue;
+                const double distance = log2_distance(rows, symbolic_extent(candidate.site->op));
+                if (distance >= nearest) continue;
+                nearest = distance;
+                lender = &candidate;
+            }
+            if (!lender || state.lend_tried == lender->current || family.refused.count(lender->current->schedule)) continue;
+            state.lend_tried = lender->current;
+            if (++lent > kMostBorrowed) return;
+            if (state.current && state.current->schedule == lender->current->schedule) continue;
+            auto record = make_record(state.site->op, lender->current->schedule, nullptr);
+            if (!record) continue;  // its own microkernels are not there: the forge will offer
+            if (!pack_seen_operands(state, **record, lock)) continue;
+            publish(state, *record, "borrowed from " + operation_text(lender->site->op));
+            state.borrowed = true;
+        }
+    }
+}
+
+void Tuner::watch_crossed(int64_t) {
+    for (auto& [id, family] : families_) {
+        if (family.decision != FamilyDecision::whet || family.reverted || runtime_.options.force == "whet" ||
+            runtime_.options.numerics == base::Numerics::invariant) {
+            continue;
+        }
+        double weights = 0, logs = 0, all = 0;
+        for (const uint32_t index : family.sites) {
+            const SiteState& state = sites_[index];
+            if (!state.current) continue;
+            const double weight = static_cast<double>(state.calls) * std::max(state.original.median_ns(), 1.0);
+            all += weight;
+            if (state.original.count() < kLeastLiveSamples || state.serving.count() < kLeastLiveSamples) continue;
+            weights += weight;
+            logs += weight * std::log(state.original.median_ns() / std::max(1.0, state.serving.median_ns()));
+        }
+        if (weights < kEnoughCoverage * all || weights == 0 || std::exp(logs / weights) >= kRegret) continue;
+        family.reverted = true;
+        family.decision = FamilyDecision::original;
+        base::log_event(base::Level::info, "tuner", "family back to the original", {{"ratio", std::exp(logs / weights)}});
+        for (const uint32_t index : family.sites) {
+            SiteState& state = sites_[index];
+            if (state.trial) end_trial(state, TrialVerdict::undecided);
+            state.pending.reset();
+            if (!state.current) continue;
+            state.site->record.store(nullptr, std::memory_order_release);
+            verdict(state, VerdictKind::original_kept, state.current->schedule, std::exp(logs / weights));
+            state.current = nullptr;
+            state.reason = "slower than the original on live calls";
+            ++rolled_back_;
+        }
+    }
+}
+
+void Tuner::refuse(SiteState& state, const Record& record, VerdictKind kind, const std::string& why) {
+    FamilyState& family = family_of(state);
+    if (!family.refused.insert(record.schedule).second) return;
+    ++rolled_back_;
+    if (kind == VerdictKind::wrong) ++refused_wrong_;
+    base::log_event(base::Level::error, "tuner", "rolled back",
+                    {{"op", operation_text(state.site->op)}, {"schedule", record.schedule}, {"why", why}});
+    for (const uint32_t index : family.sites) {
+        SiteState& other = sites_[index];
+        if (other.pending && other.pending->record->schedule == record.schedule) {
+            if (other.trial) end_trial(other, TrialVerdict::undecided);
+            other.pending.reset();
+        }
+        if (!other.current || other.current->schedule != record.schedule) continue;
+        const Record* back = other.current->baseline;
+        while (back && family.refused.count(back->schedule)) back = back->baseline;
+        other.site->record.store(back, std::memory_order_release);
+        other.current = back;
+        other.serving.clear();
+        other.reason = why;
+    }
+    verdict(state, kind, record.schedule, 0);
+}
+
+void Tuner::verdict(const SiteState& state, VerdictKind kind, const std::string& schedule, double ratio) {
+    send(forge::Message::verdict, forge::VerdictMessage{state.site->id, kind, schedule, ratio});
+}
+
+}  // namespace whet::runtime

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// The background thread of a program: profiles, talks to the forge, tries, publishes, watches, rolls back.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <whet/whet.h>
+
+#include "base/clock.hpp"
+#include "base/status.hpp"
+#include "base/threads.hpp"
+#include "runtime/budget/budget.hpp"
+#include "runtime/forge/client.hpp"
+#include "runtime/profile/thread_block.hpp"
+#include "runtime/report/control_page.hpp"
+#include "runtime/report/report.hpp"
+#include "runtime/tuner/state.hpp"
+#include "runtime/trial/background_timing.hpp"
+
+namespace whet::runtime {
+
+struct Runtime;
+
+/// One per process. Public functions are thread-safe; the thread starts at the first sampled call, never before.
+/// The mutex is never held while something is timed or packed.
+class Tuner {
+public:
+    explicit Tuner(Runtime& runtime) : runtime_(runtime) {}
+
+    /// From a sampled call. One relaxed load when the thread runs already.
+    void wake_at_first_call() noexcept {
+        if (!started_.load(std::memory_order_relaxed)) start();
+    }
+    /// Starts the thread if this process may tune or is watched.
+    void start() noexcept;
+
+    /// Waits until nothing is left to do for the known sites. out_of_budget: time is over.
+    base::Result<void> drain(double seconds);
+    /// Asks the forge; appends its answer to `answer`. Blocks; unsupported when there is no forge.
+    base::Result<void> text_call(const std::string& request, std::string& answer);
+    base::Result<void> plant(whet_site* site, const void* content, size_t bytes, bool skip_static);
+    Report report();
+
+    /// Publishes the last report to a watching parent. From exit handlers: takes the mutex only if it is free.
+    void at_exit() noexcept;
+    void after_fork_in_child() noexcept;
+    std::mutex& mutex() noexcept { return mutex_; }
+
+private:
+    using Lock = std::unique_lock<std::mutex>;
+
+    // tuner.cpp: the thread and its loop
+    void run();
+    void run_once(Lock& lock);
+    void connect(int64_t now);
+    void handle_frames(Lock& lock);
+    void handle(forge::Message type, const std::vector<uint8_t>& payload);
+    void lose_forge(const base::Error& error, int64_t now);
+    void obey_control_page();
+    void every_quarter_second(int64_t now);
+    void send_profile();
+    void answer_watchers(int64_t now);
+    template <typename T>
+    void send(forge::Message type, const T& message) {
+        if (!forge_) return;
+        if (auto sent = forge_->send(type, message); !sent) lose_forge(sent.error(), base::steady_ns());
+    }
+    void say(const std::string& line);
+    Report make_report();
+
+    // profile.cpp: from the threads' counters and samples to the sites' states
+    void adopt_new_sites();
+    void drain_samples(Lock& lock);
+    void take_sample(const Sample& sample);
+    void sum_counters(int64_t now);
+    void set_sample_period(SiteState& state);
+    void watch_latency(double now_seconds);
+    void evict_cold_sites();
+
+    // install.cpp: from offers to published records
+    void handle_offers(Lock& lock);
+    void consider(SiteState& state, const forge::OfferMessage& offer, Lock& lock);
+    base::Result<Record*> make_record(const whet_op& op, const std::string& schedule, const std::vector<jit::Blob>* blobs);
+    base::Result<jit::MicrokernelFunction> function_for(const jit::MicrokernelSpec& spec, const std::vector<jit::Blob>* blobs);
+    bool pack_seen_operands(SiteState& state, const Record& record, Lock& lock);
+    void time_against_original(SiteState& state, Lock& lock);
+    void decide_family(FamilyState& family, int64_t now);
+    void cross(FamilyState& family);
+    void publish(SiteState& state, const Record* record, const std::string& why);
+    void begin_trial(SiteState& state);
+    void end_trial(SiteState& state, TrialVerdict verdict);
+    void check_trials(int64_t now);
+    void lend_schedules(Lock& lock);
+    void watch_crossed(int64_t now);
+    void refuse(SiteState& state, const Record& record, forge::VerdictKind kind, const std::string& why);
+    void verdict(const SiteState& state, forge::VerdictKind kind, const std::string& schedule, double ratio);
+    void pack_wanted(Lock& lock);
+    FamilyState& family_of(const SiteState& state) { return families_[state.site->family]; }
+    bool settled() const;
+
+    Runtime& runtime_;
+    std::atomic<bool> started_{false};
+    std::atomic<int32_t> pid_{0};
+    std::mutex mutex_;
+    std::condition_variable changed_;  ///< signalled after every round
+
+    std::deque<SiteState> sites_;  ///< by site index
+    std::map<uint64_t, FamilyState> families_;
+    KernelBook kernels_;
+    std::deque<forge::OfferMessage> offers_;
+    struct WantedPack {
+        uint32_t site;
+        uint32_t operand;
+        const void* pointer;
+    };
+    std::deque<WantedPack> wanted_packs_;
+
+    std::optional<forge::Client> forge_;
+    forge::StatusMessage status_;
+    bool status_is_fresh_ = false;  ///< a status arrived after the last site was announced
+    forge::StatusMessage status_before_restarts_;
+    int restarts_ = 0;
+    int64_t connect_at_ns_ = 0;
+    bool gave_up_ = false;
+    uint32_t mxcsr_ = 0x1f80;
+    std::map<uint64_t, std::string> answers_;
+    std::map<uint64_t, bool> answered_;
+    uint64_t next_text_id_ = 1;
+    std::optional<Budget> budget_;
+    BackgroundTimer timer_;
+    std::unique_ptr<ControlPage> page_;
+    std::vector<std::string> said_;
+    int64_t next_quarter_ns_ = 0;
+    int64_t last_rate_ns_ = 0;
+    uint64_t published_ = 0, rolled_back_ = 0, declined_ = 0, refused_wrong_ = 0;
+    double background_cpu_seconds_ = 0;
+    size_t last_control_hash_ = 0;
+};
+
+}  // namespace whet::runtime

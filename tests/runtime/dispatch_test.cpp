@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the site table, records, frozen operands and the call's path, without a forge (WHET_FORGE=off).
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <thread>
+
+#include <gtest/gtest.h>
+
+#include "jit/plan/plan.hpp"
+#include "jit/reference/reference.hpp"
+#include "runtime/dispatch/operation.hpp"
+#include "runtime/runtime.hpp"
+#include "tests/runtime/op_helpers.hpp"
+
+namespace whet::runtime {
+namespace {
+
+constexpr const char* kSchedule = "matmul scalar=in_place vector=in_place order=lsr tile=1x1 unroll=1 prefetch=0 block=0x0x1 parallel=0";
+
+void store_42(const void* arguments) { *static_cast<const jit::TileArgs*>(arguments)->dst = 42; }
+void store_53(const void* arguments) { *static_cast<const jit::TileArgs*>(arguments)->dst = 53; }
+
+/// A record of a 1x1x1 product whose microkernel is `function`.
+const Record* record_of(const whet_op& op, jit::MicrokernelFunction function) {
+    const auto schedule = jit::Schedule::parse(kSchedule);
+    EXPECT_TRUE(schedule) << schedule.error().message;
+    auto plan = jit::lower(op, *schedule, jit::Isa::avx2);
+    EXPECT_TRUE(plan) << plan.error().message;
+    auto* const record = new Record;
+    record->plan = std::move(*plan);
+    record->functions.assign(record->plan.kernels.size(), function);
+    record->scratch_bytes = record->plan.shared_bytes + record->plan.private_bytes;
+    record->exact_bits = false;  // these answers are not products: no comparing
+    return record;
+}
+
+struct Fallback {
+    std::atomic<int> calls{0};
+    static void run(void* user) { ++static_cast<Fallback*>(user)->calls; }
+};
+
+TEST(SiteTable, EightThreadsThatMeetOneOperationMakeOneSite) {
+    for (int round = 0; round < 20; ++round) {
+        test::Product product(3 + round, 5, 7);
+        std::atomic<int> ready{0};
+        whet_site* sites[8] = {};
+        std::vector<std::thread> threads;
+        for (auto& site : sites) {
+            threads.emplace_back([&] {
+                ++ready;
+                while (ready < 8) std::this_thread::yield();
+                EXPECT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+            });
+        }
+        for (auto& thread : threads) thread.join();
+        for (auto* site : sites) EXPECT_EQ(site, sites[0]);
+    }
+}
+
+TEST(SiteTable, GrowsAndFindsAgain) {
+    SiteTable table(1000);
+    std::vector<whet_site*> sites;
+    for (int i = 1; i <= 2000; ++i) sites.push_back(*table.find_or_make(test::Product(i, 1, 2).op));
+    for (int i = 1; i <= 2000; i += 37) EXPECT_EQ(*table.find_or_make(test::Product(i, 1, 2).op), sites[i - 1]);
+    EXPECT_EQ(table.find_or_make(test::Product(5000, 1, 2).op).error().code, base::Code::out_of_budget);
+}
+
+TEST(Call, WithoutAPlanTheFallbackRuns) {
+    test::Product product(2, 2, 2);
+    whet_site* site = nullptr;
+    ASSERT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+    void* operands[3];
+    product.operands(operands);
+    Fallback fallback;
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(whet_site_call(site, operands, 3, Fallback::run, &fallback), WHET_OK);
+    EXPECT_EQ(fallback.calls, 100);
+    EXPECT_EQ(whet_site_call(site, operands, 2, Fallback::run, &fallback), WHET_INVALID_ARGUMENT);
+    EXPECT_STREQ(whet_last_error(), "got 2 operands, expected 3");
+    EXPECT_EQ(fallback.calls, 100);
+}
+
+TEST(Call, EmptyProductsOnlyReachTheFallback) {
+    for (const auto& [m, k, n] : {std::tuple{0, 3, 4}, {3, 0, 4}, {3, 4, 0}}) {
+        test::Product product(m, k, n);
+        whet_site* site = nullptr;
+        ASSERT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+        EXPECT_TRUE(site->degenerate);
+        void* operands[3] = {};
+        Fallback fallback;
+        EXPECT_EQ(whet_site_call(site, operands, 3, Fallback::run, &fallback), WHET_OK);
+        EXPECT_EQ(fallback.calls, 1);
+    }
+}
+
+TEST(Call, ARecordServesAndDisableGoesBack) {
+    test::Product product(1, 1, 1, 77);
+    whet_site* site = nullptr;
+    ASSERT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+    void* operands[3];
+    product.operands(operands);
+    Fallback fallback;
+    site->record.store(record_of(product.op, store_42), std::memory_order_release);
+    for (int i = 0; i < 20; ++i) {
+        product.c[0] = 0;
+        whet_site_call(site, operands, 3, Fallback::run, &fallback);
+        EXPECT_EQ(product.c[0], 42);
+    }
+    whet_disable();
+    product.c[0] = 1;
+    whet_site_call(site, operands, 3, Fallback::run, &fallback);
+    EXPECT_EQ(product.c[0], 1);
+    EXPECT_EQ(fallback.calls, 1);
+    whet_enable();
+    whet_site_call(site, operands, 3, Fallback::run, &fallback);
+    EXPECT_EQ(product.c[0], 42);
+    site->record.store(nullptr);
+}
+
+TEST(Call, AWrongRecordIsTakenOutAndItsAnswerRepaired) {
+    test::Product product(1, 1, 1, 78, 1, 1);  // beta = 1: the original needs the old value again
+    whet_site* site = nullptr;
+    ASSERT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+    void* operands[3];
+    product.operands(operands);
+    auto* const record = const_cast<Record*>(record_of(product.op, store_42));
+    record->exact_bits = true;
+    site->record.store(record);
+    const auto original = [](void* user) {
+        auto* const p = static_cast<test::Product*>(user);
+        p->c[0] = std::fma(p->a[0], p->b[0], p->c[0]);
+    };
+    whet_site_call(site, operands, 3, original, &product);
+    EXPECT_FLOAT_EQ(product.c[0], product.expected[0]);
+    EXPECT_EQ(site->record.load(), nullptr);
+}
+
+TEST(Call, HotSwapShowsNoThirdValue) {
+    test::Product product(1, 1, 1, 79, 1.5f);
+    whet_site* site = nullptr;
+    ASSERT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+    const Record* const before = record_of(product.op, store_42);
+    const Record* const after = record_of(product.op, store_53);
+    site->record.store(before, std::memory_order_release);
+    std::atomic<bool> stop{false};
+    std::atomic<int> wrong{0}, seen_after{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 8; ++t) {
+        threads.emplace_back([&] {
+            float c = 0, a = 2, b = 3;
+            void* operands[3] = {&c, &a, &b};
+            bool after_seen = false;
+            while (!stop) {
+                for (int i = 0; i < 200; ++i) {
+                    whet_site_call(site, operands, 3, [](void*) {}, nullptr);
+                    if (c != 42 && c != 53) ++wrong;
+                    if (c == 53) after_seen = true;
+                }
+            }
+            seen_after += after_seen;
+        });
+    }
+    for (int swap = 0; swap < 2000; ++swap) {
+        site->record.store(swap & 1 ? before : after, std::memory_order_release);
+        if (swap % 64 == 0) std::this_thread::yield();
+    }
+    site->record.store(after, std::memory_order_release);
+    float c = 0, a = 2, b = 3;
+    void* operands[3] = {&c, &a, &b};
+    whet_site_call(site, operands, 3, [](void*) {}, nullptr);
+    EXPECT_EQ(c, 53);
+    stop = true;
+    for (auto& thread : threads) thread.join();
+    EXPECT_EQ(wrong, 0);
+    site->record.store(nullptr);
+}
+
+TEST(Frozen, PromisesAreCountedAndNested) {
+    std::vector<float> weights(1000);
+    EXPECT_EQ(whet_is_frozen(weights.data(), 4), 0);
+    ASSERT_EQ(whet_freeze(weights.data(), 4000), WHET_OK);
+    const uint64_t generation = whet_frozen_generation();
+    EXPECT_GT(generation, 0u);
+    EXPECT_EQ(whet_is_frozen(weights.data() + 10, 400), 1);
+    EXPECT_EQ(whet_is_frozen(weights.data() + 10, 4000), 0);
+    ASSERT_EQ(whet_freeze(weights.data(), 4000), WHET_OK);
+    EXPECT_EQ(whet_freeze(weights.data(), 8), WHET_INVALID_ARGUMENT);
+    ASSERT_EQ(whet_thaw(weights.data()), WHET_OK);
+    EXPECT_EQ(whet_is_frozen(weights.data(), 4000), 1);
+    ASSERT_EQ(whet_thaw(weights.data()), WHET_OK);
+    EXPECT_EQ(whet_is_frozen(weights.data(), 4000), 0);
+    EXPECT_EQ(whet_thaw(weights.data()), WHET_NOT_FOUND);
+    EXPECT_NE(whet_frozen_generation(), generation);
+    EXPECT_EQ(whet_freeze(nullptr, 8), WHET_INVALID_ARGUMENT);
+    EXPECT_EQ(whet_freeze(weights.data(), 0), WHET_INVALID_ARGUMENT);
+}
+
+/// Runs the product by a portable plan with packed weights.
+TEST(Frozen, APackedCopyServesUntilThaw) {
+    test::Product product(5, 7, 9, 80);
+    ASSERT_EQ(whet_op_set_frozen(&product.op, WHET_B), WHET_OK);
+    whet_site* site = nullptr;
+    ASSERT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+    const auto schedule = jit::Schedule::parse(
+        "matmul scalar=in_place vector=frozen order=lsr tile=4x1 unroll=1 prefetch=0 block=0x0x1 parallel=0");
+    ASSERT_TRUE(schedule) << schedule.error().message;
+    auto plan = jit::lower(site->op, *schedule, jit::Isa::portable);
+    ASSERT_TRUE(plan) << plan.error().message;
+    Runtime& r = runtime();
+    auto* const record = new Record;
+    record->plan = std::move(*plan);
+    ASSERT_NE(record->plan.frozen[WHET_B].id, 0u);
+    record->packs[WHET_B] = r.frozen.set_of(record->plan.frozen[WHET_B]);
+    record->pack_mask = 1u << WHET_B;
+    record->scratch_bytes = record->plan.shared_bytes + record->plan.private_bytes;
+    site->record.store(record, std::memory_order_release);
+
+    void* operands[3];
+    product.operands(operands);
+    Fallback fallback;
+    const auto call = [&] { whet_site_call(site, operands, 3, Fallback::run, &fallback); };
+    call();
+    EXPECT_EQ(fallback.calls, 1) << "not packed yet";
+    EXPECT_EQ(r.frozen.pack(*record, WHET_B, product.b.data()).error().code, base::Code::not_found);
+    ASSERT_EQ(whet_freeze(product.b.data(), product.b.size() * 4), WHET_OK);
+    const auto packed = r.frozen.pack(*record, WHET_B, product.b.data());
+    ASSERT_TRUE(packed) << packed.error().message;
+    for (int i = 0; i < 50; ++i) call();
+    EXPECT_EQ(fallback.calls, 1);
+    for (size_t i = 0; i < 45; ++i) EXPECT_NEAR(product.c[i], product.expected[i], 1e-5) << i;
+    ASSERT_EQ(whet_thaw(product.b.data()), WHET_OK);
+    call();
+    EXPECT_EQ(fallback.calls, 2) << "a thawed weight must not be served from its copy";
+    r.frozen.reclaim();
+    EXPECT_EQ(r.frozen.packed_bytes(), 0u);
+    site->record.store(nullptr);
+}
+
+TEST(Fork, AChildKeepsWhatWasPublished) {
+    test::Product product(1, 1, 1, 81, 2.5f);
+    whet_site* site = nullptr;
+    ASSERT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+    site->record.store(record_of(product.op, store_42), std::memory_order_release);
+    void* operands[3];
+    product.operands(operands);
+    const pid_t child = fork();
+    if (child == 0) {
+        whet_site_call(site, operands, 3, [](void*) {}, nullptr);
+        _exit(product.c[0] == 42 ? 0 : 1);
+    }
+    int status = 1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+    site->record.store(nullptr);
+}
+
+TEST(CodeSlab, PublishesOnceAndKeepsItsBudget) {
+    CodeSlab slab(8192);
+    jit::Blob blob;
+    blob.bytes = {0xc3};  // ret
+    blob.text_bytes = 1;
+    const auto first = slab.publish(blob);
+    ASSERT_TRUE(first) << first.error().message;
+    (*first)(nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(*first) % 64, 0u);
+    EXPECT_EQ(*slab.publish(blob), *first);
+    blob.bytes.assign(16384, 0x90);
+    blob.text_bytes = 16384;
+    EXPECT_EQ(slab.publish(blob).error().code, base::Code::out_of_budget);
+    blob.entry = 20000;
+    EXPECT_EQ(slab.publish(blob).error().code, base::Code::invalid_argument);
+}
+
+TEST(Report, NamesItsFormats) {
+    std::string text;
+    const auto append = [](const char* part, size_t length, void* user) { static_cast<std::string*>(user)->append(part, length); };
+    for (const char* format : {"text", "json", "prometheus"}) EXPECT_EQ(whet_report(format, append, &text), WHET_OK);
+    EXPECT_NE(text.find("\"sites\""), std::string::npos);
+    EXPECT_NE(text.find("whet_calls_total"), std::string::npos);
+    EXPECT_EQ(whet_report("xml", append, &text), WHET_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(whet_last_error()).find("got report format \"xml\""), std::string::npos);
+}
+
+}  // namespace
+}  // namespace whet::runtime
