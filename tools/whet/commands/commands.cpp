@@ -39,6 +39,7 @@ public:
         if (drawn_) std::fputs("\r\x1b[K", stderr);
     }
     const std::string& answer() const { return answer_; }
+    const std::string& error() const { return error_; }
 
 private:
     void append(const char* text, size_t length) {
@@ -53,6 +54,10 @@ private:
             drawn_ |= progress_;
             return;
         }
+        if (text.starts_with("error: ")) {
+            error_ = text.substr(7);
+            return;
+        }
         answer_ += text + "\n";
         if (print_) std::printf("%s\n", text.c_str());
     }
@@ -60,7 +65,7 @@ private:
     bool print_;
     bool progress_;
     bool drawn_ = false;
-    std::string rest_, answer_;
+    std::string rest_, answer_, error_;
 };
 
 /// Asks the forge; on failure prints the reason and returns empty.
@@ -68,8 +73,8 @@ std::optional<std::string> ask_for(const std::string& request, bool print) {
     AnswerPrinter printer(print);
     const whet_status status = whet_text_call(request.c_str(), AnswerPrinter::write, &printer);
     printer.finish();
-    if (status == WHET_OK) return printer.answer();
-    fail(std::string(whet_last_error()));
+    if (status == WHET_OK && printer.error().empty()) return printer.answer();
+    fail(status == WHET_OK ? printer.error() : std::string(whet_last_error()));
     return std::nullopt;
 }
 
