@@ -11,6 +11,8 @@
 namespace whet::jit::cpu {
 namespace {
 
+constexpr const char* kMaskTable = "mask_table";  // one width a module
+
 llvm::Function* make_function(llvm::Module& module) {
     llvm::LLVMContext& context = module.getContext();
     auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), {llvm::PointerType::get(context, 0)}, false);
@@ -97,12 +99,15 @@ Emitter::Masks Emitter::make_masks(llvm::Value* count, int width) {
         }
         return masks;
     }
-    std::vector<uint32_t> table(static_cast<std::size_t>(2 * width), 0);
-    for (int i = 0; i < width; ++i) table[static_cast<std::size_t>(i)] = ~0u;
-    auto* data = llvm::ConstantDataArray::get(context, table);
-    auto* global = new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data,
-                                            "mask_window");
-    global->setAlignment(llvm::Align(64));
+    llvm::GlobalVariable* global = module.getNamedGlobal(kMaskTable);
+    if (global == nullptr) {
+        std::vector<uint32_t> table(static_cast<std::size_t>(2 * width), 0);
+        for (int i = 0; i < width; ++i) table[static_cast<std::size_t>(i)] = ~0u;
+        auto* data = llvm::ConstantDataArray::get(context, table);
+        global = new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data,
+                                          kMaskTable);
+        global->setAlignment(llvm::Align(64));
+    }
     masks.window = advance(global, bytes_of(ir.CreateSub(constant(width), count)));
     return masks;
 }

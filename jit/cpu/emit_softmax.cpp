@@ -34,18 +34,34 @@ private:
     Value* address(Value* row, Value* offset, int v) {
         return e_.advance(e_.advance(row, offset), int64_t{4} * e_.lanes * v);
     }
+    Value* tail() { return ir_.CreateAnd(e_.field_i64(offsetof(SoftmaxArgs, columns)), e_.constant(kRowLanes - 1)); }
+    Value* has_tail() { return ir_.CreateICmpNE(tail(), e_.constant(0)); }
+    /// Bytes of the whole blocks of a row. Computed where it is used, as the others: registers are short.
+    Value* whole_bytes() {
+        return e_.bytes_of(ir_.CreateAnd(e_.field_i64(offsetof(SoftmaxArgs, columns)), e_.constant(-kRowLanes)));
+    }
     Value* emit_maximum(Value* src);
-    Value* emit_exponentials(Value* src, Value* dst, Value* maximum);
-    void emit_scaling(Value* dst, Value* total);
+    /// A row of dst that holds exponentials, and the splat of their sum.
+    struct Exponentials {
+        Value* dst = nullptr;
+        Value* total = nullptr;
+    };
+    Value* emit_exponentials(Value* src, Value* dst, Value* maximum, const Exponentials* scaled);
+    void emit_scaling(const Exponentials& row);
+    void scale_vector(const Exponentials& row, Value* offset, int v, bool masked);
+    Value* row_of(Value* row, std::size_t pointer_field, std::size_t stride_field) {
+        return e_.advance(e_.field_pointer(pointer_field), ir_.CreateMul(row, e_.field_bytes(stride_field)));
+    }
+    Value* src_row(Value* row) { return row_of(row, offsetof(SoftmaxArgs, src), offsetof(SoftmaxArgs, src_row)); }
+    Value* dst_row(Value* row) { return row_of(row, offsetof(SoftmaxArgs, dst), offsetof(SoftmaxArgs, dst_row)); }
+    void emit_rows();
     Value* exponential(Value* x);
     Value* reduce(Values values, const std::function<Value*(Value*, Value*)>& combine);
 
     Emitter e_;
     llvm::IRBuilder<>& ir_;
     const int vectors_;  ///< vectors of a block
-    Emitter::Masks masks_;
-    Value* whole_bytes_ = nullptr;  ///< bytes of the whole blocks of a row
-    Value* has_tail_ = nullptr;
+    Emitter::Masks masks_;  ///< of the tail that is being emitted
 };
 
 /// for (offset = first; offset < end; offset += 64 floats) carried = block(offset, carried)
@@ -86,6 +102,7 @@ Values SoftmaxEmitter::emit_tail(Value* offset, Value* condition, const Values& 
     llvm::BasicBlock* done = e_.block("tail_done");
     ir_.CreateCondBr(condition, body, done);
     ir_.SetInsertPoint(body);
+    masks_ = e_.make_masks(tail(), kRowLanes);
     const Values now = block(offset, true, carried);
     llvm::BasicBlock* end_of_body = ir_.GetInsertBlock();
     ir_.CreateBr(done);
@@ -145,13 +162,14 @@ Value* SoftmaxEmitter::emit_maximum(Value* src) {
         }
         return now;
     };
-    maxima = emit_blocks(e_.constant(0), whole_bytes_, maxima, block);
-    maxima = emit_tail(whole_bytes_, has_tail_, maxima, block);
+    maxima = emit_blocks(e_.constant(0), whole_bytes(), maxima, block);
+    maxima = emit_tail(whole_bytes(), has_tail(), maxima, block);
     return reduce(maxima, [&](Value* a, Value* b) { return e_.maximum(a, b); });
 }
 
-/// Stores e = exp(x - m) and returns the splat of their segmented sum.
-Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum) {
+/// Stores e = exp(x - m) and returns the splat of their segmented sum. Divides the row `scaled` on the way: its divisions
+/// and these multiplications use different units.
+Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum, const Exponentials* scaled) {
     const Block block = [&](Value* offset, bool masked, const Values& carried) {
         Values now;
         for (int v = 0; v < vectors_; ++v) {
@@ -166,6 +184,7 @@ Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum)
                 e_.store(power, address(dst, offset, v));
             }
             now.push_back(ir_.CreateFAdd(carried[static_cast<std::size_t>(v)], power));
+            if (scaled != nullptr) scale_vector(*scaled, offset, v, masked);
         }
         return now;
     };
@@ -181,12 +200,13 @@ Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum)
     first->addIncoming(e_.constant(0), before);
     total->addIncoming(zeros[0], before);
     Value* next = ir_.CreateAdd(first, e_.constant(kSegmentBytes));
-    Value* is_last = ir_.CreateICmpSLE(whole_bytes_, next);
-    Value* end = ir_.CreateSelect(is_last, whole_bytes_, next);
+    Value* whole = whole_bytes();
+    Value* end = ir_.CreateSelect(ir_.CreateICmpSLE(whole, next), whole, next);
     Values sums = emit_blocks(first, end, zeros, block);
     // The tail belongs to this segment unless the whole blocks fill it: then it is a segment of its own.
-    Value* has_room = ir_.CreateICmpSLT(whole_bytes_, next);
-    sums = emit_tail(whole_bytes_, ir_.CreateAnd(has_tail_, has_room), sums, block);
+    whole = whole_bytes();
+    Value* has_room = ir_.CreateICmpSLT(whole, next);
+    sums = emit_tail(whole, ir_.CreateAnd(has_tail(), has_room), sums, block);
     Value* sum = ir_.CreateFAdd(total, reduce(sums, [&](Value* a, Value* b) { return ir_.CreateFAdd(a, b); }));
     Value* bytes = e_.field_bytes(offsetof(SoftmaxArgs, columns));
     first->addIncoming(next, ir_.GetInsertBlock());
@@ -196,49 +216,79 @@ Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum)
     return sum;
 }
 
-void SoftmaxEmitter::emit_scaling(Value* dst, Value* total) {
+void SoftmaxEmitter::scale_vector(const Exponentials& row, Value* offset, int v, bool masked) {
+    Value* place = address(row.dst, offset, v);
+    if (masked) {
+        e_.masked_store(masks_, v, ir_.CreateFDiv(e_.masked_load(masks_, v, place), row.total), place);
+    } else {
+        e_.store(ir_.CreateFDiv(e_.load(place), row.total), place);
+    }
+}
+
+void SoftmaxEmitter::emit_scaling(const Exponentials& row) {
     const Block block = [&](Value* offset, bool masked, const Values& carried) {
-        for (int v = 0; v < vectors_; ++v) {
-            Value* place = address(dst, offset, v);
-            if (masked) {
-                e_.masked_store(masks_, v, ir_.CreateFDiv(e_.masked_load(masks_, v, place), total), place);
-            } else {
-                e_.store(ir_.CreateFDiv(e_.load(place), total), place);
-            }
-        }
+        for (int v = 0; v < vectors_; ++v) scale_vector(row, offset, v, masked);
         return carried;
     };
-    emit_blocks(e_.constant(0), whole_bytes_, {}, block);
-    emit_tail(whole_bytes_, has_tail_, {}, block);
+    emit_blocks(e_.constant(0), whole_bytes(), {}, block);
+    emit_tail(whole_bytes(), has_tail(), {}, block);
+}
+
+/// A pipeline over rows: while row i gets its exponentials, row i - 1 is divided and row i + 1 has its maximum taken
+/// before, so that no step waits for the halving trees of its own row.
+void SoftmaxEmitter::emit_rows() {
+    Value* zero = e_.constant(0);
+    Value* rows = e_.field_i64(offsetof(SoftmaxArgs, rows));
+    Value* several = ir_.CreateICmpSGT(rows, e_.constant(1));
+    Value* total = emit_exponentials(src_row(zero), dst_row(zero), emit_maximum(src_row(zero)), nullptr);
+    llvm::BasicBlock* first_end = ir_.GetInsertBlock();
+    llvm::BasicBlock* second = e_.block("second_row");
+    llvm::BasicBlock* last = e_.block("last_row");
+    ir_.CreateCondBr(several, second, last);
+
+    ir_.SetInsertPoint(second);
+    Value* second_maximum = emit_maximum(src_row(e_.constant(1)));
+    llvm::BasicBlock* before = ir_.GetInsertBlock();
+    llvm::BasicBlock* body = e_.block("row");
+    ir_.CreateBr(body);
+    ir_.SetInsertPoint(body);
+    llvm::PHINode* row = ir_.CreatePHI(e_.i64, 2);
+    llvm::PHINode* maximum = ir_.CreatePHI(e_.vector_type, 2);
+    llvm::PHINode* previous_total = ir_.CreatePHI(e_.vector_type, 2);
+    row->addIncoming(e_.constant(1), before);
+    maximum->addIncoming(second_maximum, before);
+    previous_total->addIncoming(total, before);
+    Value* next = ir_.CreateAdd(row, e_.constant(1));
+    Value* exists = ir_.CreateICmpSLT(next, e_.field_i64(offsetof(SoftmaxArgs, rows)));
+    Value* next_maximum = emit_maximum(src_row(ir_.CreateSelect(exists, next, row)));
+    const Exponentials previous = {dst_row(ir_.CreateSub(row, e_.constant(1))), previous_total};
+    Value* row_total = emit_exponentials(src_row(row), dst_row(row), maximum, &previous);
+    llvm::BasicBlock* end = ir_.GetInsertBlock();
+    row->addIncoming(next, end);
+    maximum->addIncoming(next_maximum, end);
+    previous_total->addIncoming(row_total, end);
+    Value* again = ir_.CreateICmpSLT(next, e_.field_i64(offsetof(SoftmaxArgs, rows)));
+    ir_.CreateCondBr(again, body, last);
+
+    last->moveAfter(end);
+    ir_.SetInsertPoint(last);
+    llvm::PHINode* last_total = ir_.CreatePHI(e_.vector_type, 2);
+    last_total->addIncoming(total, first_end);
+    last_total->addIncoming(row_total, end);
+    Value* last_row = ir_.CreateSub(e_.field_i64(offsetof(SoftmaxArgs, rows)), e_.constant(1));
+    emit_scaling({dst_row(last_row), last_total});
 }
 
 void SoftmaxEmitter::emit() {
     llvm::BasicBlock* begin = e_.block("begin");
-    llvm::BasicBlock* body = e_.block("row");
     llvm::BasicBlock* done = e_.block("done");
     Value* rows = e_.field_i64(offsetof(SoftmaxArgs, rows));
     Value* columns = e_.field_i64(offsetof(SoftmaxArgs, columns));
     ir_.CreateCondBr(ir_.CreateAnd(ir_.CreateICmpSGT(rows, e_.constant(0)), ir_.CreateICmpSGT(columns, e_.constant(0))),
                      begin, done);
     ir_.SetInsertPoint(begin);
-    Value* tail = ir_.CreateAnd(columns, e_.constant(kRowLanes - 1));
-    has_tail_ = ir_.CreateICmpNE(tail, e_.constant(0));
-    whole_bytes_ = e_.bytes_of(ir_.CreateSub(columns, tail));
-    masks_ = e_.make_masks(tail, kRowLanes);
-    ir_.CreateBr(body);
-
-    ir_.SetInsertPoint(body);
-    llvm::PHINode* row = ir_.CreatePHI(e_.i64, 2);
-    row->addIncoming(e_.constant(0), begin);
-    Value* src = e_.advance(e_.field_pointer(offsetof(SoftmaxArgs, src)),
-                            ir_.CreateMul(row, e_.field_bytes(offsetof(SoftmaxArgs, src_row))));
-    Value* dst = e_.advance(e_.field_pointer(offsetof(SoftmaxArgs, dst)),
-                            ir_.CreateMul(row, e_.field_bytes(offsetof(SoftmaxArgs, dst_row))));
-    Value* maximum = emit_maximum(src);
-    emit_scaling(dst, emit_exponentials(src, dst, maximum));
-    Value* next = ir_.CreateAdd(row, e_.constant(1));
-    row->addIncoming(next, ir_.GetInsertBlock());
-    ir_.CreateCondBr(ir_.CreateICmpSLT(next, e_.field_i64(offsetof(SoftmaxArgs, rows))), body, done);
+    emit_rows();
+    ir_.CreateBr(done);
     done->moveAfter(ir_.GetInsertBlock());
     ir_.SetInsertPoint(done);
     ir_.CreateRetVoid();

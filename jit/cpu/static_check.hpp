@@ -11,7 +11,7 @@ namespace whet::jit::cpu {
 
 /// What is checked, in the order of the report:
 /// - all of [0, text_bytes) decodes; only listed opcodes; no lock, repeat or segment prefix; 64-bit addresses;
-/// - one return, the last instruction; no call, no indirect branch; branches land on instructions of the text;
+/// - no call, no indirect branch; branches land on instructions of the text, which ends in a return or a jump;
 /// - reads relative to the instruction pointer stay in the read-only data, writes never use it;
 /// - general registers are loaded from the argument struct, the stack and (spec.taps) the tap table only, and never from a
 ///   vector, a mask or a stack slot that held a vector: so neither branches nor addresses depend on tensor data;
