@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A product as BLAS names it, in column-major form, and the thread's front: raw arguments -> site.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include <whet/whet.h>
+
+#include "integrations/blas/caller.hpp"
+
+namespace whet::blas {
+
+enum : int { kRowMajor = 101, kColMajor = 102, kNoTrans = 111, kTrans = 112, kConjTrans = 113 };
+
+enum class Entry : uint8_t { sgemm = 0, cblas_sgemm = 1, cblas_sgemm_batch = 2 };
+
+/// What decides the site: compared and hashed as bytes. Column-major: a row-major call has its sides swapped.
+struct Key {
+    const Library* library = nullptr;
+    int32_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
+    float alpha = 0, beta = 0;
+    uint8_t transa = 0, transb = 0;  ///< 1: transposed
+    uint8_t row_major = 0;           ///< how the caller said it; the original is called the same way
+    Entry entry = Entry::sgemm;
+    uint8_t frozen = 0;              ///< bit 0: a, bit 1: b
+    uint8_t unused[3] = {};
+    int32_t batch = 1, unused2 = 0;
+    int64_t step_a = 0, step_b = 0, step_c = 0;  ///< between the matrices of a batch, in elements
+
+    bool operator==(const Key& other) const {
+        uint64_t mine[kWords], theirs[kWords], different = 0;
+        std::memcpy(mine, this, sizeof mine);
+        std::memcpy(theirs, &other, sizeof theirs);
+        for (size_t i = 0; i < kWords; ++i) different |= mine[i] ^ theirs[i];
+        return different == 0;
+    }
+    uint64_t hash() const {
+        const uint64_t x = (static_cast<uint64_t>(static_cast<uint32_t>(m)) << 32 | static_cast<uint32_t>(n)) * 0x9e3779b97f4a7c15ull;
+        const uint64_t y = (static_cast<uint64_t>(static_cast<uint32_t>(k)) << 32 | static_cast<uint32_t>(lda + 7 * ldb + 31 * ldc + frozen * 3 + transa)) * 0xe7037ed1a0b428dbull;
+        return x ^ (y >> 7) ^ (y << 11);
+    }
+    static constexpr size_t kWords = 10;
+};
+static_assert(sizeof(Key) == Key::kWords * 8);
+
+/// The data of one call.
+struct Call {
+    Key key;
+    const float* a;
+    const float* b;
+    float* c;
+    /// cblas_sgemm_batch only: the pointer arrays as given.
+    const float** a_array = nullptr;
+    const float** b_array = nullptr;
+    float** c_array = nullptr;
+};
+
+/// Products below this many multiplications go straight to the original: no tuning would be felt.
+inline constexpr int64_t kTinyProduct = 16 * 16 * 16;
+
+/// Runs the original of `call`, or a plain loop where there is none (said once). Marks the thread, so that a BLAS call
+/// inside the original goes straight on.
+void run_original(const Call& call);
+/// Whether the calling thread is inside an original.
+bool inside_original() noexcept;
+
+/// Serves the call by its site when it is Whet's, else by the original. key.frozen is filled here.
+void serve(Call& call);
+
+/// Whether [pointer, pointer + bytes) is frozen: remembered per thread, a few nanoseconds when nothing changed.
+bool is_frozen(const void* pointer, size_t bytes);
+
+}  // namespace whet::blas
