@@ -34,8 +34,8 @@ def _find_library():
     loaded = _loaded_path()
     if loaded:
         return loaded
-    here = pathlib.Path(__file__).resolve()
-    for parent in here.parents:
+    here = pathlib.Path(__file__)
+    for parent in (*here.absolute().parents, *here.resolve().parents):
         for candidate in ("libwhet.so", "lib/libwhet.so", "build/release/lib/libwhet.so"):
             if (parent / candidate).is_file():
                 return str(parent / candidate)
