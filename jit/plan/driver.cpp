@@ -322,7 +322,7 @@ void run_outer(const Context& context, const int64_t* outer, int64_t first, int6
     if (nest.image.enabled) {
         const float* source = context.place(Place::a) + outer[0] * nest.image.source_outer[0] +
                               outer[1] * nest.image.source_outer[1];
-        copy_image(nest.image, source, strip_first, context.place(Place::image));
+        copy_image(nest.image, source, strip_first, context.place(Place::image), context.plan.isa);
     }
     for (const Contraction& contraction : nest.contractions) {
         const int64_t lanes = nest.rows_are_positions || nest.strip_rows == 0

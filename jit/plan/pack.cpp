@@ -18,11 +18,15 @@ void copy_block_any(const float* source, float* dst, int64_t count, int64_t widt
         for (int64_t i = 0; i < count; ++i) dst[c * width + i] = source[i * axis_stride + c * channel_stride];
 }
 
-/// Transposes 16 rows of 16 channels; rows at `row_stride`, results at `width`.
-__attribute__((target("avx512f"))) void transpose_16x16(const float* source, int64_t row_stride, float* dst,
-                                                        int64_t width) {
+/// Transposes up to 16 rows of up to 16 channels: dst[c * width + i] = source[i * row_stride + c]. Nothing outside the
+/// given rows and channels is read or written.
+__attribute__((target("avx512f"))) void transpose_avx512(const float* source, int64_t row_stride, float* dst,
+                                                         int64_t width, int rows, int channels) {
+    const auto channel_mask = static_cast<__mmask16>((1u << channels) - 1);
+    const auto row_mask = static_cast<__mmask16>((1u << rows) - 1);
     __m512 r[16], t[16];
-    for (int i = 0; i < 16; ++i) r[i] = _mm512_loadu_ps(source + i * row_stride);
+    for (int i = 0; i < 16; ++i)
+        r[i] = i < rows ? _mm512_maskz_loadu_ps(channel_mask, source + i * row_stride) : _mm512_setzero_ps();
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
@@ -40,17 +44,24 @@ __attribute__((target("avx512f"))) void transpose_16x16(const float* source, int
         t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
     }
     for (int i = 0; i < 4; ++i) {
-        _mm512_storeu_ps(dst + (i + 0) * width, _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88));
-        _mm512_storeu_ps(dst + (i + 8) * width, _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd));
-        _mm512_storeu_ps(dst + (i + 4) * width, _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0x88));
-        _mm512_storeu_ps(dst + (i + 12) * width, _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd));
+        r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+        r[i + 4] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0x88);
+        r[i + 12] = _mm512_shuffle_f32x4(t[i + 4], t[i + 12], 0xdd);
     }
+    for (int i = 0; i < 16; ++i)
+        if (i < channels) _mm512_mask_storeu_ps(dst + i * width, row_mask, r[i]);
 }
 
-/// Transposes 8 rows of 8 channels.
-__attribute__((target("avx2"))) void transpose_8x8(const float* source, int64_t row_stride, float* dst, int64_t width) {
+/// The same for 8 rows of 8 channels.
+__attribute__((target("avx2"))) void transpose_avx2(const float* source, int64_t row_stride, float* dst, int64_t width,
+                                                    int rows, int channels) {
+    alignas(32) static constexpr int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
+    const __m256i channel_mask = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - channels));
+    const __m256i row_mask = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - rows));
     __m256 r[8], t[8];
-    for (int i = 0; i < 8; ++i) r[i] = _mm256_loadu_ps(source + i * row_stride);
+    for (int i = 0; i < 8; ++i)
+        r[i] = i < rows ? _mm256_maskload_ps(source + i * row_stride, channel_mask) : _mm256_setzero_ps();
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
@@ -62,29 +73,30 @@ __attribute__((target("avx2"))) void transpose_8x8(const float* source, int64_t 
         r[i + 3] = _mm256_shuffle_ps(t[i + 1], t[i + 3], 0xee);
     }
     for (int i = 0; i < 4; ++i) {
-        _mm256_storeu_ps(dst + i * width, _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-        _mm256_storeu_ps(dst + (i + 4) * width, _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
+        t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+        t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+    }
+    for (int i = 0; i < 8; ++i) {
+        if (i >= channels) break;
+        if (rows == 8) _mm256_storeu_ps(dst + i * width, t[i]);  // a masked store costs many cycles on some CPUs
+        else _mm256_maskstore_ps(dst + i * width, row_mask, t[i]);
     }
 }
 
-/// channel_stride == 1: whole squares by the transposing body, the rest element by element.
+/// channel_stride == 1: square by square.
 void copy_block_transposed(const float* source, float* dst, int64_t count, int64_t width, int64_t channels,
                            int64_t axis_stride, Isa isa) {
-    const int64_t side = isa == Isa::avx512 ? 16 : isa == Isa::avx2 ? 8 : 0;
-    const int64_t square_count = side ? count / side * side : 0;
-    const int64_t square_channels = side ? channels / side * side : 0;
-    for (int64_t i = 0; i < square_count; i += side) {
-        const float* rows = source + i * axis_stride;
-        for (int64_t c = 0; c < square_channels; c += side) {
-            if (isa == Isa::avx512) transpose_16x16(rows + c, axis_stride, dst + c * width + i, width);
-            else transpose_8x8(rows + c, axis_stride, dst + c * width + i, width);
+    if (isa == Isa::portable) return copy_block_any(source, dst, count, width, channels, axis_stride, 1);
+    const int64_t side = isa == Isa::avx512 ? 16 : 8;
+    for (int64_t i = 0; i < count; i += side) {
+        const int rows = static_cast<int>(std::min(side, count - i));
+        for (int64_t c = 0; c < channels; c += side) {
+            const int some = static_cast<int>(std::min(side, channels - c));
+            const float* from = source + i * axis_stride + c;
+            if (isa == Isa::avx512) transpose_avx512(from, axis_stride, dst + c * width + i, width, rows, some);
+            else transpose_avx2(from, axis_stride, dst + c * width + i, width, rows, some);
         }
     }
-    if (square_channels < channels)
-        copy_block_any(source + square_channels, dst + square_channels * width, square_count, width,
-                       channels - square_channels, axis_stride, 1);
-    copy_block_any(source + square_count * axis_stride, dst + square_count, count - square_count, width, channels,
-                   axis_stride, 1);
 }
 
 void copy_block(const float* source, float* dst, int64_t count, int64_t width, int64_t channels, int64_t axis_stride,
@@ -101,18 +113,45 @@ void copy_block(const float* source, float* dst, int64_t count, int64_t width, i
     }
 }
 
+/// dst[i] = source[2 * i], count values; reads no element past source[2 * (count - 1)].
+__attribute__((target("avx512f"))) void copy_even_avx512(const float* source, float* dst, int64_t count) {
+    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    for (; count > 0; count -= 16, source += 32, dst += 16) {
+        const int64_t elements = count >= 16 ? 31 : 2 * count - 1;
+        const auto low = static_cast<__mmask16>(elements >= 16 ? 0xffff : (1u << elements) - 1);
+        const auto high = static_cast<__mmask16>(elements > 16 ? (1u << (elements - 16)) - 1 : 0);
+        const __m512 a = _mm512_maskz_loadu_ps(low, source), b = _mm512_maskz_loadu_ps(high, source + 16);
+        const auto stored = static_cast<__mmask16>(count >= 16 ? 0xffff : (1u << count) - 1);
+        _mm512_mask_storeu_ps(dst, stored, _mm512_permutex2var_ps(a, even, b));
+    }
+}
+__attribute__((target("avx2"))) void copy_even_avx2(const float* source, float* dst, int64_t count) {
+    for (; count > 8; count -= 8, source += 16, dst += 8) {  // reads 16 of the 2 * count - 1 > 16 elements
+        const __m256 a = _mm256_loadu_ps(source), b = _mm256_loadu_ps(source + 8);
+        const __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
+        _mm256_storeu_ps(dst, _mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xd8)));
+    }
+    for (int64_t i = 0; i < count; ++i) dst[i] = source[2 * i];
+}
+
+void copy_strided(const float* source, float* dst, int64_t count, int64_t stride, Isa isa) {
+    if (stride == 1) std::memcpy(dst, source, static_cast<size_t>(count) * sizeof(float));
+    else if (stride == 2 && isa == Isa::avx512) copy_even_avx512(source, dst, count);
+    else if (stride == 2 && isa == Isa::avx2) copy_even_avx2(source, dst, count);
+    else
+        for (int64_t i = 0; i < count; ++i) dst[i] = source[i * stride];
+}
+
 /// One padded row of one plane: columns x with (x * stride + phase - pad) inside the source, zeros elsewhere.
 void copy_row(const float* source, float* dst, int64_t pitch, int64_t phase, int64_t stride, int64_t pad,
-              int64_t columns, int64_t column_stride) {
+              int64_t columns, int64_t column_stride, Isa isa) {
     const int64_t shift = phase - pad;  // source column of x = 0
     const int64_t begin = shift >= 0 ? 0 : std::min(pitch, (-shift + stride - 1) / stride);
     const int64_t end = columns > shift ? std::min(pitch, (columns - shift + stride - 1) / stride) : 0;
     for (int64_t x = 0; x < std::min(begin, pitch); ++x) dst[x] = 0.0f;
-    if (stride * column_stride == 1 && end > begin) {
-        std::memcpy(dst + begin, source + shift + begin, static_cast<size_t>(end - begin) * sizeof(float));
-    } else {
-        for (int64_t x = begin; x < end; ++x) dst[x] = source[(shift + x * stride) * column_stride];
-    }
+    if (end > begin)
+        copy_strided(source + (shift + begin * stride) * column_stride, dst + begin, end - begin,
+                     stride * column_stride, isa);
     for (int64_t x = std::max(begin, end); x < pitch; ++x) dst[x] = 0.0f;
 }
 
@@ -130,7 +169,7 @@ void copy_panels(const PanelCopy& copy, Isa isa) noexcept {
     }
 }
 
-void copy_image(const ImageCopy& copy, const float* source, int64_t first_row, float* image) noexcept {
+void copy_image(const ImageCopy& copy, const float* source, int64_t first_row, float* image, Isa isa) noexcept {
     const int64_t top = first_row * copy.stride_rows - copy.pad_rows;
     for (int64_t c = 0; c < copy.channels; ++c) {
         const float* channel = source + c * copy.source_channel;
@@ -144,7 +183,7 @@ void copy_image(const ImageCopy& copy, const float* source, int64_t first_row, f
                         continue;
                     }
                     copy_row(channel + y * copy.source_row, dst, copy.pitch, phase_x, copy.stride_columns,
-                             copy.pad_columns, copy.source_columns, copy.source_column);
+                             copy.pad_columns, copy.source_columns, copy.source_column, isa);
                 }
     }
 }

@@ -24,7 +24,7 @@ struct PanelCopy {
 void copy_panels(const PanelCopy& copy, Isa isa) noexcept;
 
 /// Fills the image of one strip; source is the whole image of (batch, group), first_row the strip's first output row.
-void copy_image(const ImageCopy& copy, const float* source, int64_t first_row, float* dst) noexcept;
+void copy_image(const ImageCopy& copy, const float* source, int64_t first_row, float* dst, Isa isa) noexcept;
 
 /// Writes output rows [first_row, first_row + rows) of one (batch, group) from the product.
 void unpack_product(const Unpack& unpack, const float* product, float* dst, int64_t first_row, int64_t rows) noexcept;

@@ -15,6 +15,7 @@ namespace {
 
 constexpr double kFmaPerCycle = 2;        // vector multiply-adds
 constexpr double kLoadsPerCycle = 2;      // vector or broadcast loads
+constexpr double kLoadContention = 0.12;  // cycles that one load takes from the multiply-adds beside it
 constexpr double kFmaLatency = 4;         // cycles between two links of one chain
 constexpr double kCallCycles = 60;        // driver and prologue of one microkernel call
 constexpr double kTileCycles = 20;        // start and end of one register tile
@@ -23,6 +24,7 @@ constexpr double kStepCycles = 0.6;       // loop control of one unrolled round
 constexpr double kTransposeCycles = 0.45; // per element of a transposing pack
 constexpr double kCopyCycles = 0.12;      // per element of a contiguous copy
 constexpr double kRowCopyCycles = 8;      // per row of an image copy
+constexpr double kStrideCycles = 0.3;      // per element of an image copy that separates planes
 constexpr double kGatherCycles = 1.2;     // per element copied by strides
 constexpr double kUsableCache = 0.7;      // share of a cache that one operand may count on
 
@@ -67,7 +69,7 @@ double step_cycles(const Contraction& c, const Plan& plan, double rows) {
     const bool moving = c.vector_row_stride != 0;
     const double fma = rows * vectors / kFmaPerCycle;
     const double loads = (moving ? rows * vectors + 1 : rows + vectors) / kLoadsPerCycle;
-    return std::max({fma, loads, kFmaLatency}) + kStepCycles / plan.schedule.unroll;
+    return std::max({fma, loads, kFmaLatency}) + kLoadContention * 2 * loads + kStepCycles / plan.schedule.unroll;
 }
 
 /// Adds one contraction of one (batch, group, strip), `times` times.
@@ -134,7 +136,7 @@ void add_copies(const Nest& nest, double times, PlanCost& cost) {
         const ImageCopy& image = nest.image;
         const double rows = static_cast<double>(image.channels * image.planes_rows * image.planes_columns * image.plane_rows);
         const bool strided = image.stride_columns * image.source_column != 1;
-        cost.copy_cycles += times * rows * (kRowCopyCycles + static_cast<double>(image.pitch) * (strided ? kGatherCycles : kCopyCycles));
+        cost.copy_cycles += times * rows * (kRowCopyCycles + static_cast<double>(image.pitch) * (strided ? kStrideCycles : kCopyCycles));
     }
     if (nest.unpack.kind != UnpackKind::none) {
         const Unpack& u = nest.unpack;

@@ -119,13 +119,21 @@ base::Point random_point(const ScheduleSpace& space, int sketch, std::mt19937& r
 
 class PlanOf : public ::testing::TestWithParam<Case> {};
 
-TEST_P(PlanOf, HasTheBitsOfTheReferenceUnderRandomSchedules) {
-    const whet_op op = GetParam().op;
+/// The levels whose copies this CPU can run; microkernels are interpreted for all of them.
+std::vector<Isa> runnable_isas() {
+    std::vector<Isa> isas = {Isa::portable};
+    if (__builtin_cpu_supports("avx2")) isas.push_back(Isa::avx2);
+    if (__builtin_cpu_supports("avx512f")) isas.push_back(Isa::avx512);
+    return isas;
+}
+
+void check_random_schedules(const whet_op& op, Isa isa) {
     constexpr unsigned kSeed = 20260;
     SCOPED_TRACE(kSeed);
+    SCOPED_TRACE(isa_name(isa));
     std::mt19937 random(kSeed);
     MachineModel machine;
-    machine.isa = Isa::portable;
+    machine.isa = isa;
     const auto space = make_space(op, machine);
     ASSERT_GT(space->sketch_count(), 0);
     for (int sketch = 0; sketch < space->sketch_count(); ++sketch) {
@@ -133,7 +141,7 @@ TEST_P(PlanOf, HasTheBitsOfTheReferenceUnderRandomSchedules) {
         for (int attempt = 0; attempt < 200 && legal < 24; ++attempt) {
             const base::Point point = random_point(*space, sketch, random);
             const Schedule schedule = space->schedule_at(sketch, point);
-            const auto plan = lower(op, schedule, Isa::portable);
+            const auto plan = lower(op, schedule, isa);
             ASSERT_EQ(plan.has_value(), space->legal(sketch, point, nullptr));
             if (!plan) continue;
             ++legal;
@@ -148,6 +156,10 @@ TEST_P(PlanOf, HasTheBitsOfTheReferenceUnderRandomSchedules) {
         }
         EXPECT_GT(legal, 0) << space->sketch_name(sketch);
     }
+}
+
+TEST_P(PlanOf, HasTheBitsOfTheReferenceUnderRandomSchedules) {
+    for (const Isa isa : runnable_isas()) check_random_schedules(GetParam().op, isa);
 }
 
 TEST_P(PlanOf, HasAReferenceWithinToleranceOfF64) {

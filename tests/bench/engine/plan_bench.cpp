@@ -129,7 +129,11 @@ int main(int argc, char** argv) {
     const int copies = static_cast<int>(std::clamp<int64_t>((64 << 20) / std::max<int64_t>(1, weight_bytes), 1, 16));
     std::vector<test::Buffers> buffers;
     buffers.reserve(static_cast<size_t>(copies));
-    for (int c = 0; c < copies; ++c) buffers.emplace_back(op, random, false);
+    for (int c = 0; c < copies; ++c) {
+        buffers.emplace_back(op, random, false);
+        // Activations are warm: all copies share one source and one result.
+        for (const int shared : {WHET_DST, WHET_A}) buffers[c].pointers[shared] = buffers[0].storage[shared].data();
+    }
     struct Row { double ns, estimate; std::string text; };
     std::vector<Row> rows;
     for (const Schedule& schedule : draft) {
