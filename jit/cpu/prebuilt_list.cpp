@@ -2,60 +2,70 @@
 // The table of microkernels made at build time.
 #include "jit/cpu/prebuilt_list.hpp"
 
-#include <algorithm>
-
 namespace whet::jit::cpu {
 namespace {
 
 constexpr uint8_t kUnroll = 4;
 
-/// Tiles of `vectors` vectors with every number of rows up to `last_row`: remainders need the small ones.
+/// Tiles of `vectors` vectors with every number of rows up to `last_row`: schedules cut rows into equal tiles, so that
+/// any height may be asked for. The shorter half is rare in convolutions.
 struct Ladder {
     Isa isa;
     uint8_t vectors;
     uint8_t last_row;
-    bool taps;  ///< the widest few also as convolution tiles (kTapRows)
+    uint8_t first_depthwise_row, last_depthwise_row;
+
+    MicrokernelSpec tile(int rows, ScalarForm scalar, VectorForm vector, Epilogue epilogue) const {
+        return {.isa = isa, .rows = static_cast<uint8_t>(rows), .vectors = vectors, .unroll = kUnroll,
+                .scalar = scalar, .vector = vector, .epilogue = epilogue};
+    }
+    int first_long_row() const { return last_row / 2 + 1; }
 };
 
 constexpr Ladder kLadders[] = {
-    {Isa::avx512, 1, 24, false}, {Isa::avx512, 2, 14, true}, {Isa::avx512, 3, 8, true}, {Isa::avx512, 4, 6, true},
-    {Isa::avx2, 1, 12, false},   {Isa::avx2, 2, 6, true},    {Isa::avx2, 3, 4, true},   {Isa::avx2, 4, 3, true},
+    {Isa::avx512, 1, 24, 14, 24}, {Isa::avx512, 2, 14, 7, 12}, {Isa::avx512, 3, 9, 4, 8}, {Isa::avx512, 4, 6, 3, 6},
+    {Isa::avx2, 1, 12, 4, 8},     {Isa::avx2, 2, 6, 2, 4},     {Isa::avx2, 3, 4, 1, 2},   {Isa::avx2, 4, 3, 1, 2},
 };
 
-constexpr int kWidest = 3;  // rows last_row, last_row - 1, ... that count as main tiles
+constexpr ScalarForm kProductScalars[] = {ScalarForm::rows_strided, ScalarForm::packed};
+constexpr VectorForm kVectors[] = {VectorForm::packed, VectorForm::strided};
 
-void add_products(const Ladder& ladder, std::vector<MicrokernelSpec>& specs) {
-    for (uint8_t rows = 1; rows <= ladder.last_row; ++rows) {
-        const bool main_tile = rows + kWidest > ladder.last_row && ladder.vectors > 1;
-        MicrokernelSpec spec = {.isa = ladder.isa, .rows = rows, .vectors = ladder.vectors, .unroll = kUnroll};
-        for (const ScalarForm scalar : {ScalarForm::rows_strided, ScalarForm::packed}) {
-            spec.scalar = scalar;
-            spec.vector = VectorForm::packed;
-            spec.epilogue = Epilogue::none;
-            specs.push_back(spec);
-            if (!main_tile) continue;
-            spec.epilogue = Epilogue::relu;
-            specs.push_back(spec);
-            spec.epilogue = Epilogue::none;
-            spec.vector = VectorForm::strided;
-            specs.push_back(spec);
+/// Matrix products and 1x1 convolutions: either operand packed or in place, the vector one masked at its right edge.
+/// One-vector tiles serve narrow results only: their right edge is scratch, their epilogues are compiled when asked for.
+void add_products(const Ladder& ladder, Epilogue epilogue, std::vector<MicrokernelSpec>& specs) {
+    for (int rows = 1; rows <= ladder.last_row; ++rows) {
+        for (const ScalarForm scalar : kProductScalars) {
+            for (const VectorForm vector : kVectors) {
+                MicrokernelSpec spec = ladder.tile(rows, scalar, vector, epilogue);
+                specs.push_back(spec);
+                if (vector != VectorForm::strided || ladder.vectors == 1) continue;
+                spec.masked_loads = 1;
+                specs.push_back(spec);
+            }
         }
     }
 }
 
-/// Convolutions: weights broadcast over image rows (packed scalar, strided vector) and pixels broadcast over packed
-/// weights (general scalar, packed vector).
-void add_taps(const Ladder& ladder, std::vector<MicrokernelSpec>& specs) {
-    for (int rows = ladder.last_row; rows > std::max(0, ladder.last_row - kWidest); --rows) {
-        for (const Epilogue epilogue : {Epilogue::none, Epilogue::relu}) {
-            MicrokernelSpec spec = {.isa = ladder.isa, .rows = static_cast<uint8_t>(rows), .vectors = ladder.vectors,
-                                    .unroll = kUnroll, .scalar = ScalarForm::packed, .vector = VectorForm::strided,
-                                    .epilogue = epilogue, .taps = 1};
-            specs.push_back(spec);
-            spec.scalar = ScalarForm::general;
-            spec.vector = VectorForm::packed;
-            specs.push_back(spec);
+/// Convolutions: weights (packed, or in place: general) broadcast over image rows, and pixels broadcast over packed
+/// weights.
+void add_taps(const Ladder& ladder, Epilogue epilogue, std::vector<MicrokernelSpec>& specs) {
+    for (int rows = ladder.first_long_row(); rows <= ladder.last_row; ++rows) {
+        for (const ScalarForm scalar : {ScalarForm::packed, ScalarForm::general}) {
+            for (const VectorForm vector : kVectors) {
+                MicrokernelSpec spec = ladder.tile(rows, scalar, vector, epilogue);
+                spec.taps = 1;
+                specs.push_back(spec);
+            }
         }
+    }
+}
+
+void add_depthwise(const Ladder& ladder, Epilogue epilogue, std::vector<MicrokernelSpec>& specs) {
+    for (int rows = ladder.first_depthwise_row; rows <= ladder.last_depthwise_row; ++rows) {
+        MicrokernelSpec spec = ladder.tile(rows, ScalarForm::uniform, VectorForm::row_strided, epilogue);
+        spec.unroll = 1;  // one channel: a tap is one step
+        spec.taps = 1;
+        specs.push_back(spec);
     }
 }
 
@@ -64,8 +74,12 @@ void add_taps(const Ladder& ladder, std::vector<MicrokernelSpec>& specs) {
 std::vector<MicrokernelSpec> prebuilt_specs() {
     std::vector<MicrokernelSpec> specs;
     for (const Ladder& ladder : kLadders) {
-        add_products(ladder, specs);
-        if (ladder.taps) add_taps(ladder, specs);
+        for (const Epilogue epilogue : {Epilogue::none, Epilogue::relu}) {
+            add_depthwise(ladder, epilogue, specs);
+            if (ladder.vectors == 1 && epilogue != Epilogue::none) continue;
+            add_products(ladder, epilogue, specs);
+            if (ladder.vectors > 1) add_taps(ladder, epilogue, specs);
+        }
     }
     for (const Isa isa : {Isa::avx2, Isa::avx512}) {
         specs.push_back({.kind = MicrokernelKind::softmax, .isa = isa, .vectors = 0, .scalar = {}, .vector = {}});
