@@ -11,21 +11,15 @@
 
 namespace whet::bench {
 
-/// What became of one site.
-struct SiteFacts {
-    std::string schedule;   ///< as text; empty: the original serves
-    std::string reason;     ///< why it is served as it is; may be empty
-    int64_t trials = 0, compiles = 0;
-};
-SiteFacts facts_of(const Case& one);
+/// The schedule that serves a case now, as text; empty: the original serves, or the report doesn't know the case.
+std::string schedule_of(const Case& one);
 
 /// What the forge did so far.
 struct ForgeFacts {
     int64_t pid = 0;        ///< of the helper; 0: it is a thread of this process, or there is none
-    int64_t trials = 0, trials_without_compile = 0, compiles = 0;
-    double cpu_seconds = 0;
+    int64_t trials = 0, trials_without_compile = 0, compiles = 0, published = 0;
+    double cpu_seconds = 0, forge_cpu_seconds = 0;  ///< of all tuning; of the forge alone
     double build_ms_p50 = 0, build_ms_p95 = 0;
-    bool idle = false;      ///< every site is settled
 };
 ForgeFacts forge_facts();
 

@@ -99,13 +99,18 @@ std::vector<LiveSite*> FamilyRun::all() const {
 
 void FamilyRun::tune(double seconds, const std::string& label) {
     const std::vector<LiveSite*> sites = all();
+    const ForgeFacts before = forge_facts();
     tune_seconds_ = tune_live(sites, seconds * static_cast<double>(sites.size()), [&](double spent) {
         char line[256];
         std::snprintf(line, sizeof line, "%s: tuning, %.0f of %.0f s", label.c_str(), spent,
                       seconds * static_cast<double>(sites.size()));
         show_progress(line);
     });
-    tune_seconds_ /= static_cast<double>(sites.size());
+    const ForgeFacts after = forge_facts();
+    const auto share = static_cast<double>(sites.size());
+    tune_seconds_ /= share;
+    trials_ = static_cast<double>(after.trials - before.trials) / share;
+    compiles_ = static_cast<double>(after.compiles - before.compiles) / share;
     visit_all_weights(sites, kVisitSeconds);
 }
 
@@ -155,10 +160,9 @@ CaseResult FamilyRun::compare(size_t index, const Machine& machine) const {
         result.control_holds = result.control.holds(1.0);
         if (result.control_holds) break;
     }
-    const SiteFacts facts = facts_of(one);
-    result.schedule = facts.schedule;
-    result.trials = facts.trials;
-    result.compiles = facts.compiles;
+    if (result.served) result.schedule = schedule_of(one);
+    result.trials = static_cast<int64_t>(trials_);
+    result.compiles = static_cast<int64_t>(compiles_);
     return result;
 }
 

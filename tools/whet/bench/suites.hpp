@@ -44,7 +44,7 @@ private:
     std::shared_ptr<const Weights> shared_;  ///< of an operator with weights; else every case has its own operand b
     double last_level_bytes_;
     std::vector<std::unique_ptr<LiveSite>> sites_;
-    double tune_seconds_ = 0;
+    double tune_seconds_ = 0, trials_ = 0, compiles_ = 0;  ///< a case's share
 };
 
 /// Families in the order of their first case.

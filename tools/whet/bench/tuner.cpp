@@ -100,9 +100,8 @@ int bench_tuner(const Options& options) {
         const int64_t pid = facts.pid > 0 ? facts.pid : getpid();
         if (static_cast<double>(done) >= kWarmUpShare * static_cast<double>(options.candidates))
             samples.push_back({static_cast<double>(done), private_bytes_of(pid), mappings_of(pid)});
-        if (facts.idle) break;
     }
-    const double cpu_seconds = facts.cpu_seconds - start.cpu_seconds;
+    const double cpu_seconds = facts.forge_cpu_seconds - start.forge_cpu_seconds;
     const auto trials = static_cast<double>(facts.trials - start.trials);
     const auto without = static_cast<double>(facts.trials_without_compile - start.trials_without_compile);
     nlohmann::json document{
