@@ -89,7 +89,7 @@ void run(bench_runnable* runnable, int64_t copy) {
     release(dst, bytes);
 }
 
-void run_into(bench_runnable* runnable, float* dst, const float* a, const float* b, const float* bias) {
+void run_into(bench_runnable* runnable, float* dst, const float* a, const float* b, const float* bias, int) {
     compute(runnable->shape, dst, a, b, bias);
 }
 

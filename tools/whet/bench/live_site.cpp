@@ -52,8 +52,8 @@ const Original* Original::make(const Case& one, const std::vector<Peer>& candida
     return original;
 }
 
-void Original::run(float* dst, const float* a, const float* b, const float* bias) const {
-    if (module_) module_->run_into(runnable_, dst, a, b, bias);
+void Original::run(float* dst, const float* a, const float* b, const float* bias, bool exact) const {
+    if (module_) module_->run_into(runnable_, dst, a, b, bias, exact);
     else compute_reference(shape_, dst, a, b, bias);
 }
 
@@ -80,14 +80,15 @@ void LiveSite::fallback(void* user) {
     self.last_served_ = false;
     void* const* operands = self.operands_;
     self.original_->run(static_cast<float*>(operands[WHET_DST]), static_cast<const float*>(operands[WHET_A]),
-                        static_cast<const float*>(operands[WHET_B]), static_cast<const float*>(operands[WHET_BIAS]));
+                        static_cast<const float*>(operands[WHET_B]), static_cast<const float*>(operands[WHET_BIAS]),
+                        self.exact_);
 }
 
 void LiveSite::background(const whet_op* op, void* const* operands, void* context) {
     static_cast<const Original*>(context)->run(
         static_cast<float*>(operands[WHET_DST]), static_cast<const float*>(operands[WHET_A]),
         op->operand_count > WHET_B ? static_cast<const float*>(operands[WHET_B]) : nullptr,
-        op->operand_count > WHET_BIAS ? static_cast<const float*>(operands[WHET_BIAS]) : nullptr);
+        op->operand_count > WHET_BIAS ? static_cast<const float*>(operands[WHET_BIAS]) : nullptr, true);
 }
 
 void LiveSite::call() {
@@ -105,7 +106,7 @@ void LiveSite::call_original() {
     void* const dst = allocator_.allocate(dst_bytes_);
     const float* const b = weights_->copies()[next_copy_];
     if (++next_copy_ == weights_->copies().size()) next_copy_ = 0;
-    original_->run(static_cast<float*>(dst), a_.get(), b, weights_->bias());
+    original_->run(static_cast<float*>(dst), a_.get(), b, weights_->bias(), false);
     allocator_.release(dst, dst_bytes_);
 }
 
@@ -115,11 +116,13 @@ double LiveSite::difference() {
     operands_[WHET_DST] = expected.get();
     operands_[WHET_B] = const_cast<float*>(weights_->copies()[next_copy_]);
     const int64_t before = fallbacks_;
+    exact_ = true;
     fallback(this);
     operands_[WHET_DST] = got.get();
     if (site_) whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this);
     else fallback(this);
     fallbacks_ = before;
+    exact_ = false;
     double largest = 0, difference = 0;
     for (int64_t i = 0; i < count; ++i) {
         const double value = expected[static_cast<size_t>(i)];

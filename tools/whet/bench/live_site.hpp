@@ -21,7 +21,8 @@ class Original {
 public:
     /// From the first peer that can compute the case, else the bench's own loops.
     static const Original* make(const Case& one, const std::vector<Peer>& candidates);
-    void run(float* dst, const float* a, const float* b, const float* bias) const;
+    /// exact = false: as a program would, the answer may stay in memory of the library's own instead of dst.
+    void run(float* dst, const float* a, const float* b, const float* bias, bool exact) const;
     const std::string& name() const { return name_; }
 
 private:
@@ -78,6 +79,7 @@ private:
     void* operands_[WHET_MAX_OPERANDS] = {};
     int64_t fallbacks_ = 0, total_ = 0;
     bool last_served_ = false;
+    bool exact_ = false;  ///< the original's answer is looked at
 };
 
 /// Whether the user asked to stop (SIGINT or SIGTERM); install_stop_handler makes it so.

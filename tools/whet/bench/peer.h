@@ -55,8 +55,10 @@ typedef struct bench_peer {
                             int64_t copies, const float *bias, char *error, size_t error_bytes);
     /* Computes with weights copy `copy` into a destination that it allocates and releases. */
     void (*run)(bench_runnable *runnable, int64_t copy);
-    /* Computes on other operands of the same shape into dst (no allocation where the library allows it). */
-    void (*run_into)(bench_runnable *runnable, float *dst, const float *a, const float *b, const float *bias);
+    /* Computes on other operands of the same shape into dst (no allocation where the library allows it). exact == 0:
+     * where the library insists on memory of its own for the answer, it is left there, as a program would. */
+    void (*run_into)(bench_runnable *runnable, float *dst, const float *a, const float *b, const float *bias,
+                     int exact);
     void (*destroy)(bench_runnable *runnable);
 } bench_peer;
 
