@@ -52,6 +52,8 @@ public:
     virtual bool best(int task, Proposal* proposal, double* ns) const = 0;
     /// True when further trials of the task promise too little.
     virtual bool settled(int task) const = 0;
+    /// Settles a task, whatever it promises.
+    virtual void close(int task) = 0;
     /// Opens a settled task again, with twice the patience.
     virtual void reopen(int task) = 0;
 };

@@ -27,7 +27,7 @@ struct Task {
     int64_t trials = 0, last_gain = 0, rounds = 0;
     double round_start_ns = 0;  ///< best time when the running round began
     double patience_factor = 1;
-    bool exhausted = false;
+    bool exhausted = false, closed = false;
 };
 
 class BanditPolicy final : public Policy {
@@ -66,14 +66,17 @@ public:
 
     bool settled(int task) const override {
         const Task& t = at(task);
-        if (t.exhausted) return true;
+        if (t.exhausted || t.closed) return true;
         if (t.best_ns > 0 && t.bound_ns / t.best_ns >= kSettledBoundShare) return true;
         const double patience = std::max<double>(kPatience, kPatienceShare * static_cast<double>(t.trials));
         return static_cast<double>(t.trials - t.last_gain) >= patience * t.patience_factor;
     }
 
+    void close(int task) override { at(task).closed = true; }
+
     void reopen(int task) override {
         Task& t = at(task);
+        t.closed = false;
         t.last_gain = t.trials;
         t.patience_factor *= 2;
     }

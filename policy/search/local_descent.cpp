@@ -27,18 +27,28 @@ void LocalDescent::add_draft(const base::Point& point) {
     drafts_.push_back({point, space_.estimate_ns(sketch_, point)});
 }
 
-bool LocalDescent::best_neighbour(Scored* best) const {
+void LocalDescent::expand(Timed& parent) const {
+    parent.expanded = true;
+    for (int knob = 0; knob < space_.knob_count(sketch_); ++knob) {
+        for (const int delta : kReach) {
+            base::Point point = parent.point;
+            if (!space_.step(sketch_, point, {knob, delta}) || seen(point)) continue;
+            const double estimate = space_.estimate_ns(sketch_, point);
+            parent.neighbours.push_back({std::move(point), estimate});
+        }
+    }
+}
+
+bool LocalDescent::best_neighbour(Scored* best) {
     bool found = false;
-    for (const Timed& parent : timed_) {
-        for (int knob = 0; knob < space_.knob_count(sketch_); ++knob) {
-            for (const int delta : kReach) {
-                base::Point point = parent.point;
-                if (!space_.step(sketch_, point, {knob, delta}) || seen(point)) continue;
-                const double score = space_.estimate_ns(sketch_, point) * parent.ratio;
-                if (found && score >= best->score) continue;
-                *best = {std::move(point), score};
-                found = true;
-            }
+    for (Timed& parent : timed_) {
+        if (!parent.expanded) expand(parent);
+        std::erase_if(parent.neighbours, [&](const Scored& neighbour) { return seen(neighbour.point); });
+        for (const Scored& neighbour : parent.neighbours) {
+            const double score = neighbour.score * parent.ratio;
+            if (found && score >= best->score) continue;
+            *best = {neighbour.point, score};
+            found = true;
         }
     }
     return found;
@@ -87,9 +97,10 @@ void LocalDescent::report(const base::Point& point, double ns) {
     const double ratio = estimate > 0 ? ns / estimate : 1;
     ratio_ = timed_.empty() ? ratio : kRatioMemory * ratio_ + (1 - kRatioMemory) * ratio;
     std::erase_if(timed_, [&](const Timed& timed) { return timed.point == point; });
-    const Timed timed{point, ns, ratio};
-    timed_.insert(std::upper_bound(timed_.begin(), timed_.end(), timed,
-                                   [](const Timed& a, const Timed& b) { return a.ns < b.ns; }), timed);
+    Timed timed{point, ns, ratio, false, {}};
+    const auto place = std::upper_bound(timed_.begin(), timed_.end(), timed,
+                                        [](const Timed& a, const Timed& b) { return a.ns < b.ns; });
+    timed_.insert(place, std::move(timed));
     if (timed_.size() > kParents) timed_.pop_back();
 }
 

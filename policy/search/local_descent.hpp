@@ -40,11 +40,17 @@ public:
 
 private:
     struct Scored { base::Point point; double score = 0; };
-    struct Timed { base::Point point; double ns = 0; double ratio = 1; };
+    struct Timed {
+        base::Point point;
+        double ns = 0, ratio = 1;
+        bool expanded = false;           ///< neighbours are known: legality and estimates cost, so they are kept
+        std::vector<Scored> neighbours;  ///< unseen when they were found; score: the plain estimate
+    };
 
     bool see(const base::Point& point);
     bool seen(const base::Point& point) const;
-    bool best_neighbour(Scored* best) const;
+    void expand(Timed& parent) const;
+    bool best_neighbour(Scored* best);
     bool walk(std::mt19937_64& random, base::Point* point) const;
 
     const base::SearchSpace& space_;

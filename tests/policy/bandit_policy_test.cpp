@@ -122,6 +122,8 @@ TEST(BanditPolicy, SettlesAtTheBoundAfterPatienceAndWhenUsedUp) {
     EXPECT_TRUE((*policy)->settled(0));
     (*policy)->reopen(0);
     EXPECT_FALSE((*policy)->settled(0));
+    (*policy)->close(0);
+    EXPECT_TRUE((*policy)->settled(0));
 
     const FakeSpace tiny({{100, 0}}, 1, 3);
     auto second = make_policy("bandit", 3);

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: Apache-2.0
+// One operation on the forge's own data: operands on guarded memory, the expected result, and the comparison with it.
+#include "runtime/forge/op_context.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/clock.hpp"
+#include "base/hash.hpp"
+#include "jit/reference/reference.hpp"
+
+namespace whet::runtime::forge {
+namespace {
+
+using base::Code;
+using base::make_error;
+
+constexpr float kFinitePoison = -7.7e33f;  ///< poison of the wild set: an element nobody wrote shows as a large value
+constexpr int64_t kReverseTasks = 4096;    ///< more tasks than this are run in order in both sets
+constexpr int64_t kProbeElements = 16;     ///< reference elements timed before the sample's size is chosen
+constexpr size_t kPoisonScratch = 4u << 20;  ///< scratch up to this size is filled with NaN before each run
+constexpr double kWholeRunNs = 20e6;       ///< operations up to this time are always run whole
+constexpr int64_t kSliceParts = 8;         ///< a slice's tasks come from so many places of the phase
+constexpr int kSmallInteger = 3;           ///< |x| <= 3: sums of K < 1.8e6 products are exact in f32
+
+/// A small deterministic generator (SplitMix64, Steele et al. 2014).
+class Random {
+public:
+    explicit Random(uint64_t seed) : state_(seed) {}
+    uint64_t next() {
+        uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        return z ^ (z >> 31);
+    }
+    float unit() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1; }  ///< [-1, 1)
+    int64_t below(int64_t bound) { return static_cast<int64_t>(next() % static_cast<uint64_t>(bound)); }
+
+private:
+    uint64_t state_;
+};
+
+void fill_exact(float* values, size_t count, Random& random) {
+    for (size_t i = 0; i < count; ++i) {
+        values[i] = static_cast<float>(static_cast<int>(random.next() >> 33) % (2 * kSmallInteger + 1) - kSmallInteger);
+    }
+}
+
+/// Random values over a few binades; a quarter cancels its predecessor but for rounding; some -0 and subnormals.
+void fill_wild(float* values, size_t count, Random& random, bool subnormal) {
+    for (size_t i = 0; i < count; ++i) {
+        const uint64_t bits = random.next();
+        const float scale = std::ldexp(1.0f, static_cast<int>(bits & 7) - 4);
+        values[i] = (static_cast<float>(bits >> 40) * 0x1p-23f - 1) * scale;
+        if ((bits >> 3 & 3) == 0 && i > 0) values[i] = -values[i - 1] * (1 + 0x1p-20f);
+        if ((bits >> 5 & 31) == 0) values[i] = -0.0f;
+        if (subnormal && (bits >> 5 & 31) == 1) values[i] = std::copysign(1e-40f, values[i]);
+    }
+}
+
+bool same(float a, float b) {
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+int64_t offset_of(const whet_view& view, const int64_t* index) {
+    int64_t offset = 0;
+    for (int d = 0; d < view.rank; ++d) offset += index[d] * view.strides[d];
+    return offset;
+}
+
+int64_t count_of(const whet_view& view) {
+    int64_t count = 1;
+    for (int d = 0; d < view.rank; ++d) count *= view.extents[d];
+    return count;
+}
+
+/// Advances a row-major index; false after the last.
+bool advance(const whet_view& view, int64_t* index) {
+    for (int d = view.rank - 1; d >= 0; --d) {
+        if (++index[d] < view.extents[d]) return true;
+        index[d] = 0;
+    }
+    return false;
+}
+
+std::string index_text(const whet_view& view, const int64_t* index) {
+    std::string text;
+    for (int d = 0; d < view.rank; ++d) text += (d == 0 ? "" : ",") + std::to_string(index[d]);
+    return text;
+}
+
+/// Where the wild set may hold NaN and infinity: an operand in which they do not reach every result.
+/// A convolution's weights stay finite: plans that multiply padding zeros are legal for finite weights only, which the
+/// program checks when it packs or calls.
+void place_non_finite(const whet_op& op, void* const* data) {
+    constexpr int64_t kRows = 4;
+    const whet_view& a = op.operands[WHET_A];
+    const whet_view& b = op.operands[WHET_B];
+    auto* a_data = static_cast<float*>(data[WHET_A]);
+    const float inf = std::numeric_limits<float>::infinity();
+    if (op.kind == WHET_MATMUL) {
+        const int row = a.rank - 2, column = b.rank - 1;
+        if (a.extents[row] >= kRows && a.extents[row + 1] > 0) {
+            a_data[(a.extents[row] - 1) * a.strides[row]] = std::nanf("");
+            a_data[a.extents[row] / 2 * a.strides[row]] = inf;
+        }
+        if (b.extents[column] >= kRows && b.extents[column - 1] > 0) {
+            auto* b_data = static_cast<float*>(data[WHET_B]);
+            b_data[(b.extents[column] - 1) * b.strides[column]] = std::nanf("");
+            b_data[b.extents[column] / 2 * b.strides[column]] = -inf;
+        }
+        return;
+    }
+    // The first and the last element of a middle row or image.
+    int64_t index[WHET_MAX_RANK] = {};
+    if (op.kind == WHET_SOFTMAX) {
+        if (a.extents[0] < kRows) return;
+        index[0] = a.extents[0] - 1;
+        a_data[offset_of(a, index)] = std::nanf("");
+        index[0] = a.extents[0] / 2;
+        a_data[offset_of(a, index)] = -inf;
+        return;
+    }
+    for (int d = 0; d < a.rank; ++d) index[d] = a.extents[d] - 1;
+    a_data[offset_of(a, index)] = std::nanf("");
+    for (int d = 2; d < a.rank; ++d) index[d] = 0;
+    a_data[offset_of(a, index)] = inf;
+}
+
+}  // namespace
+
+int64_t span_of(const whet_view& view) noexcept {
+    int64_t last = 0;
+    for (int d = 0; d < view.rank; ++d) {
+        if (view.extents[d] == 0) return 0;
+        if (view.extents[d] > 1) last += (view.extents[d] - 1) * view.strides[d];
+    }
+    return last + 1;
+}
+
+base::Result<void> check_operands(const whet_op& op, size_t memory_bytes) {
+    double bytes = 0;
+    for (uint32_t i = 0; i < op.operand_count; ++i) {
+        const whet_view& view = op.operands[i];
+        for (int d = 0; d < view.rank; ++d) {
+            if (view.extents[d] > 1 && view.strides[d] < 0) {
+                return make_error(Code::unsupported, "operand %u has stride %lld, expected none below 0", i,
+                                  static_cast<long long>(view.strides[d]));
+            }
+        }
+        // Two sets; the result also has its expected image.
+        bytes += static_cast<double>(span_of(view)) * sizeof(float) * (i == WHET_DST ? 4 : 2);
+    }
+    if (span_of(op.operands[WHET_DST]) == 0) return make_error(Code::unsupported, "the result is empty");
+    // One site's operands may take more than the budget's default (interface.md), but not any amount.
+    constexpr double kMost = 4;
+    if (bytes > kMost * static_cast<double>(memory_bytes)) {
+        return make_error(Code::out_of_budget, "operands take %.0f MiB, the forge's memory is %zu MiB",
+                          bytes / (1 << 20), memory_bytes >> 20);
+    }
+    return {};
+}
+
+base::Result<std::unique_ptr<OpContext>> OpContext::make(const whet_op& op, bool guarded, uint64_t seed) {
+    std::unique_ptr<OpContext> context(new OpContext(op, guarded));
+    for (int s = 0; s < 2; ++s) WHET_TRY_VOID(context->fill(context->sets_[s], s == 0, seed));
+    return context;
+}
+
+base::Result<void> OpContext::fill(DataSet& set, bool exact, uint64_t seed) {
+    Random random(base::hash_combine(seed, exact ? 1 : 2));
+    for (uint32_t i = 0; i < op_.operand_count; ++i) {
+        const auto floats = static_cast<size_t>(span_of(op_.operands[i]));
+        WHET_TRY(set.operands[i],
+                 GuardedBuffer::make(floats * sizeof(float), exact ? Edge::end : Edge::start, guarded_));
+        set.data[i] = set.operands[i].data();
+        memory_bytes_ += floats * sizeof(float);
+        if (i == WHET_DST) continue;
+        if (exact) fill_exact(set.operands[i].floats(), floats, random);
+        else fill_wild(set.operands[i].floats(), floats, random, i == WHET_A);
+    }
+    if (!exact) place_non_finite(op_, set.data);
+    // alpha = 0: the sources are not read, so any value must do.
+    if (op_.kind == WHET_MATMUL && op_.alpha == 0) {
+        for (const int i : {WHET_A, WHET_B}) {
+            std::fill_n(set.operands[i].floats(), set.operands[i].bytes() / sizeof(float), std::nanf(""));
+        }
+    }
+    for (uint32_t i = 1; i < op_.operand_count; ++i) set.operands[i].protect(true);
+
+    set.poison = exact ? std::numeric_limits<float>::signaling_NaN() : kFinitePoison;
+    const size_t floats = set.operands[WHET_DST].bytes() / sizeof(float);
+    if (op_.kind == WHET_MATMUL && op_.beta != 0) {
+        // The result is read: its start image has values where the view lies, poison in the gaps.
+        std::vector<float> values(floats);
+        if (exact) fill_exact(values.data(), floats, random);
+        else fill_wild(values.data(), floats, random, true);
+        set.initial.assign(floats, set.poison);
+        int64_t index[WHET_MAX_RANK] = {};
+        do {
+            const auto at = static_cast<size_t>(offset_of(op_.operands[WHET_DST], index));
+            set.initial[at] = values[at];
+        } while (advance(op_.operands[WHET_DST], index));
+        memory_bytes_ += floats * sizeof(float);
+    }
+    return {};
+}
+
+void OpContext::reset_result(DataSet& set) {
+    float* result = set.operands[WHET_DST].floats();
+    const size_t floats = set.operands[WHET_DST].bytes() / sizeof(float);
+    if (!set.initial.empty()) std::memcpy(result, set.initial.data(), floats * sizeof(float));
+    else std::fill_n(result, floats, set.poison);
+}
+
+base::Result<std::byte*> OpContext::scratch(size_t bytes) {
+    constexpr size_t kUnit = 64 * 1024;  // grown in steps, so that few candidates need a new mapping
+    const size_t rounded = std::max<size_t>((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
+    if (scratch_.empty() || scratch_.bytes() < rounded) {
+        WHET_TRY(scratch_, GuardedBuffer::make(rounded, Edge::end, guarded_));
+    }
+    // The end of what the plan may use lies at the guard.
+    return scratch_.data() + (scratch_.bytes() - (bytes + 63) / 64 * 64);
+}
+
+base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable, bool reverse, double share) {
+    const jit::Plan& plan = share < 1 ? *runnable.sliced : *runnable.plan;
+    jit::Operands operands{set.data, {}};
+    for (int i = 0; i < WHET_MAX_OPERANDS; ++i) {
+        const jit::PackLayout layout = plan.frozen[i];
+        if (layout.id == 0) continue;
+        PackedCopy& copy = set.packed[i];
+        if (copy.layout != layout.id) {
+            const size_t bytes = (layout.bytes + 63) / 64 * 64;
+            if (copy.memory.bytes() != bytes) {
+                WHET_TRY(copy.memory, GuardedBuffer::make(bytes, Edge::end, guarded_));
+            } else {
+                copy.memory.protect(false);
+            }
+            jit::pack_frozen(plan, i, set.data[i], copy.memory.data());
+            copy.memory.protect(true);
+            copy.layout = layout.id;
+        }
+        operands.packed[i] = copy.memory.data();
+    }
+    const size_t shared = (plan.shared_bytes + 63) / 64 * 64, bytes = shared + plan.private_bytes;
+    WHET_TRY(std::byte* const memory, scratch(bytes));
+    if (bytes <= kPoisonScratch) std::memset(memory, 0xff, bytes);
+    reset_result(set);
+    const auto run_tasks = [&](size_t phase, int64_t first, int64_t last) {
+        jit::run_phase(plan, runnable.table(), static_cast<int>(phase), operands, memory, memory + shared, first, last);
+    };
+    for (size_t phase = 0; phase < plan.phases.size(); ++phase) {
+        const int64_t tasks = plan.phases[phase].task_count;
+        if (share < 1 && phase + 1 == plan.phases.size() && tasks > kSliceParts) {
+            const auto part = static_cast<int64_t>(share * static_cast<double>(tasks) / kSliceParts);
+            for (int64_t i = 0; i < kSliceParts; ++i) {
+                const int64_t first = (tasks - 1) * i / (kSliceParts - 1);
+                run_tasks(phase, std::max<int64_t>(0, first - part), first + 1);
+            }
+        } else if (reverse && tasks <= kReverseTasks) {
+            for (int64_t task = tasks - 1; task >= 0; --task) run_tasks(phase, task, task + 1);
+        } else {
+            run_tasks(phase, 0, tasks);
+        }
+    }
+    return {};
+}
+
+base::Result<void> OpContext::compare(const DataSet& set, bool partial) const {
+    const float* got = set.operands[WHET_DST].floats();
+    const size_t floats = result_floats();
+    if (std::memcmp(got, set.expected.data(), floats * sizeof(float)) == 0) return {};
+    for (size_t i = 0; i < floats; ++i) {
+        if (same(got[i], set.expected[i])) continue;
+        const float start = set.initial.empty() ? set.poison : set.initial[i];
+        if (partial && std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(start)) continue;
+        return make_error(Code::verify_failed, "element at offset %zu: got %.9g, expected %.9g", i,
+                          static_cast<double>(got[i]), static_cast<double>(set.expected[i]));
+    }
+    return {};
+}
+
+base::Result<void> OpContext::check_gaps(const DataSet& set) const {
+    const whet_view& view = op_.operands[WHET_DST];
+    const size_t floats = result_floats();
+    if (static_cast<size_t>(count_of(view)) == floats) return {};
+    std::vector<bool> covered(floats);
+    int64_t index[WHET_MAX_RANK] = {};
+    do covered[static_cast<size_t>(offset_of(view, index))] = true; while (advance(view, index));
+    const float* got = set.operands[WHET_DST].floats();
+    for (size_t i = 0; i < floats; ++i) {
+        if (covered[i] || std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(set.poison)) continue;
+        return make_error(Code::verify_failed, "gap between rows written at offset %zu: %.9g", i,
+                          static_cast<double>(got[i]));
+    }
+    return {};
+}
+
+base::Result<void> OpContext::check_element(DataSet& set, void* const* reference_data, const int64_t* index,
+                                            bool tolerance) {
+    const whet_view& view = op_.operands[WHET_DST];
+    const float got = set.operands[WHET_DST].floats()[offset_of(view, index)];
+    const float expected = jit::reference_consistent_element(op_, reference_data, index);
+    ++set.checked;
+    if (!same(got, expected)) {
+        return make_error(Code::verify_failed, "element [%s]: got %.9g, expected %.9g",
+                          index_text(view, index).c_str(), static_cast<double>(got), static_cast<double>(expected));
+    }
+    if (!tolerance || !std::isfinite(got)) return {};
+    const jit::ExactElement exact = jit::reference_exact_element(op_, reference_data, index);
+    if (!std::isfinite(exact.value) || std::abs(got - exact.value) <= jit::tolerance(op_, exact)) return {};
+    return make_error(Code::verify_failed, "element [%s]: got %.9g, exact %.17g, tolerance %.3g",
+                      index_text(view, index).c_str(), static_cast<double>(got), exact.value,
+                      jit::tolerance(op_, exact));
+}
+
+base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns) {
+    const whet_view& view = op_.operands[WHET_DST];
+    // The reference reads the start image where the operation reads its result.
+    std::vector<float> start = set.initial.empty() ? std::vector<float>() : set.initial;
+    void* data[WHET_MAX_OPERANDS];
+    std::copy(std::begin(set.data), std::end(set.data), data);
+    if (!start.empty()) data[WHET_DST] = start.data();
+    WHET_TRY_VOID(check_gaps(set));
+
+    const int64_t began = base::steady_ns();
+    Random random(base::hash_combine(exact ? 11 : 12, static_cast<uint64_t>(count_of(view))));
+    const bool tolerance = !exact;
+    int64_t index[WHET_MAX_RANK];
+    const auto draw = [&] { for (int d = 0; d < view.rank; ++d) index[d] = random.below(view.extents[d]); };
+    for (int64_t i = 0; i < kProbeElements; ++i) {
+        draw();
+        WHET_TRY_VOID(check_element(set, data, index, tolerance));
+    }
+    const double each_ns = static_cast<double>(base::steady_ns() - began) / kProbeElements;
+    if (each_ns * static_cast<double>(count_of(view)) <= static_cast<double>(budget_ns)) {
+        std::fill_n(index, WHET_MAX_RANK, 0);
+        do WHET_TRY_VOID(check_element(set, data, index, tolerance)); while (advance(view, index));
+    } else {
+        // Corners; then every position of every axis, with random positions of the others; then a random sample.
+        for (int corner = 0; corner < 1 << view.rank; ++corner) {
+            for (int d = 0; d < view.rank; ++d) index[d] = corner >> d & 1 ? view.extents[d] - 1 : 0;
+            WHET_TRY_VOID(check_element(set, data, index, tolerance));
+        }
+        for (int axis = view.rank - 1; axis >= 0; --axis) {
+            // The last positions first: remainders lie there. Half the budget at most for this part of it.
+            const int64_t until = base::steady_ns() + budget_ns / (2 * view.rank);
+            for (int64_t i = view.extents[axis] - 1; i >= 0 && base::steady_ns() < until; --i) {
+                draw();
+                index[axis] = i;
+                WHET_TRY_VOID(check_element(set, data, index, tolerance));
+            }
+        }
+        while (base::steady_ns() - began < budget_ns) {
+            draw();
+            WHET_TRY_VOID(check_element(set, data, index, tolerance));
+        }
+    }
+    const float* got = set.operands[WHET_DST].floats();
+    set.expected.assign(got, got + result_floats());
+    memory_bytes_ += set.expected.size() * sizeof(float);
+    return {};
+}
+
+base::Result<void> OpContext::check_canaries() {
+    for (const DataSet& set : sets_) {
+        for (uint32_t i = 0; i < op_.operand_count; ++i) {
+            if (set.operands[i].canary_intact()) continue;
+            damaged_ = true;
+            return make_error(Code::verify_failed, "bytes around operand %u were written", i);
+        }
+    }
+    if (scratch_.empty() || scratch_.canary_intact()) return {};
+    damaged_ = true;
+    return make_error(Code::verify_failed, "bytes around the scratch were written");
+}
+
+TrialResult OpContext::verify(const Runnable& runnable, int64_t reference_budget_ns, bool whole) {
+    TrialResult result;
+    for (int s = 0; s < 2; ++s) {
+        DataSet& set = sets_[s];
+        const bool exact = s == 0, first = set.expected.empty();
+        const bool sliced = !whole && !first && whole_ns_ > kWholeRunNs;
+        const int64_t began = base::steady_ns();
+        auto ran = run(set, runnable, !exact, sliced ? kWholeRunNs / whole_ns_ : 1);
+        if (!ran) {
+            result.reason = ran.error().message;
+            return result;
+        }
+        if (first) whole_ns_ = static_cast<double>(base::steady_ns() - began);
+        auto checked = first ? accept(set, exact, reference_budget_ns / 2) : compare(set, sliced);
+        if (!checked && sliced) {
+            // Tasks that only add a later segment show partial sums: let the whole run decide.
+            ran = run(set, runnable, !exact, 1);
+            checked = compare(set, false);
+        }
+        if (checked) checked = check_canaries();
+        result.checked_elements += set.checked;
+        if (checked) continue;
+        result.verdict = Verdict::wrong;
+        result.reason = std::string(exact ? "exact" : "wild") + " data: " + checked.error().message;
+        return result;
+    }
+    result.verdict = Verdict::right;
+    return result;
+}
+
+}  // namespace whet::runtime::forge

@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forge's search: which site, which schedules, trials against the best so far, and when it is enough.
+#include <sys/file.h>
+
+#include <algorithm>
+
+#include "runtime/forge/workshop.hpp"
+
+namespace whet::runtime::forge {
+namespace {
+
+constexpr size_t kDrafts = 96;            ///< ranked by the analytical model before anything is built
+constexpr int kBatch = 4;                 ///< trials of one step: the socket is looked at in between
+constexpr double kOfferGain = 0.97;       ///< a better plan is offered when it takes less than this part of the offered one
+constexpr int64_t kSettledTrials = 160;   ///< a stored plan with so many trials behind it starts as settled
+constexpr double kTrialsPerCompile = 12;  ///< at most one trial in so many may compile, after the first kFreeCompiles
+constexpr uint64_t kFreeCompiles = 8;
+constexpr size_t kMostDeferred = 24;      ///< proposals waiting for a compile; with more, the search needs them
+constexpr size_t kLayouts = 3;            ///< packed layouts that are timed before a family's is chosen
+constexpr int64_t kOwnReferenceNs = 200'000'000;  ///< the reference for the best plan, when the search begins
+
+/// Holds the measuring lock of this user and machine.
+class MeasuringLock {
+public:
+    explicit MeasuringLock(int file) : file_(file) { if (file_ >= 0) flock(file_, LOCK_EX); }
+    ~MeasuringLock() { if (file_ >= 0) flock(file_, LOCK_UN); }
+    MeasuringLock(const MeasuringLock&) = delete;
+    MeasuringLock& operator=(const MeasuringLock&) = delete;
+
+private:
+    int file_;
+};
+
+}  // namespace
+
+TrialResult Workshop::run_trial(Site& site, const Candidate& candidate, const Candidate* incumbent,
+                                const TrialOptions& options) {
+    const MeasuringLock lock(options.measure ? measure_lock_.get() : -1);
+    return executor_->trial(site.op, candidate, incumbent, options);
+}
+
+bool Workshop::compile_allowed() const {
+    return static_cast<double>(kernels_.compiles()) < kFreeCompiles + static_cast<double>(trials_) / kTrialsPerCompile;
+}
+
+bool Workshop::step() {
+    if (!fresh_.empty()) {
+        // The site that costs the program most goes first.
+        const auto heaviest = std::max_element(fresh_.begin(), fresh_.end(), [&](SiteId a, SiteId b) {
+            return sites_.at(a)->total_ns < sites_.at(b)->total_ns;
+        });
+        Site& site = *sites_.at(*heaviest);
+        fresh_.erase(heaviest);
+        if (!site.has_best && site.stage != Site::Stage::closed) {
+            const auto stage = site.stage;
+            zero_trial(site);
+            if (stage == Site::Stage::open && site.stage == Site::Stage::served) site.stage = Site::Stage::open;
+        }
+        return true;
+    }
+    if (settings_.options.tune != base::Tune::on || !may_try()) return false;
+    for (const auto& [id, site] : sites_) {
+        if (site->stage != Site::Stage::served) continue;
+        open_site(*site);
+        return true;
+    }
+    for (;;) {
+        const int task = policy_->choose_task();
+        if (task < 0) return false;
+        Site& site = *site_of_task_.at(task);
+        if (site.stage != Site::Stage::open) {
+            policy_->close(task);  // the program decided meanwhile
+            continue;
+        }
+        step_site(site);
+        return true;
+    }
+}
+
+bool Workshop::open_site(Site& site) {
+    working_on_ = site.id;
+    site.stage = Site::Stage::open;
+    if (site.space == nullptr) site.space = jit::make_space(site.op, model_);
+    if (site.space == nullptr || site.space->sketch_count() == 0) {
+        site.stage = Site::Stage::closed;
+        site.note = "no sketch fits the operation";
+        return false;
+    }
+    const MachineRecord& record = machine();
+    site.bound_ns = std::max(jit::flops_of(site.op) / record.peak_gflops, jit::compulsory_bytes_of(site.op) / record.stream_gbs);
+    doing_ = "draft";
+    std::vector<policy::Proposal> drafts;
+    for (const jit::Schedule& schedule : draft(site, kDrafts, false)) {
+        int sketch = 0;
+        base::Point point = site.space->point_of(schedule, &sketch);
+        if (!point.empty()) drafts.push_back({sketch, std::move(point)});
+    }
+    site.task = policy_->add_task(*site.space, std::move(drafts));
+    site_of_task_[site.task] = &site;
+    policy_->set_load(site.task, site.calls_per_s, site.bound_ns);
+    if (!site.has_best) return true;
+
+    doing_ = "time the first plan";
+    TrialOptions options;
+    options.reference_budget_ns = kOwnReferenceNs;
+    const TrialResult result = run_trial(site, site.best, nullptr, options);
+    if (result.verdict != Verdict::right) {
+        // A stored plan that is wrong here: never again, and a first plan takes its place.
+        count_refusal(site, result, site.best.schedule.print());
+        if (result.verdict == Verdict::failed) return true;
+        quarantine(site, site.best.schedule.print(), result.reason);
+        site.has_best = false;
+        site.best = {};
+        fresh_.push_back(site.id);
+        return true;
+    }
+    if (result.measured) {
+        site.best_ns = result.candidate_ns;
+        site.timed = true;
+        site.offered_ns = site.offered_ns > 0 ? site.offered_ns : site.best_ns;
+        int sketch = 0;
+        const base::Point point = site.space->point_of(site.best.schedule, &sketch);
+        if (!point.empty()) {
+            policy_->report(site.task, {sketch, point}, {policy::OutcomeKind::timed, site.best_ns});
+        }
+        save(site);
+    }
+    return true;
+}
+
+/// Chooses the packed layout of a family's frozen operand, once: for the family's heaviest site, the best draft of each
+/// of the most promising layouts is timed against the first plan. Candidates of other layouts are not tried afterwards,
+/// so that one weight is packed once for all row counts.
+void Workshop::decide_layout(Site& site) {
+    Family& family = families_[site.family];
+    if (family.decided || family.layout == 0) return;
+    Site* heaviest = &site;
+    for (const auto& [id, other] : sites_) {
+        if (other->family == site.family && other->stage == Site::Stage::open && other->has_best && other->timed &&
+            other->total_ns > heaviest->total_ns) {
+            heaviest = other.get();
+        }
+    }
+    if (!heaviest->has_best || !heaviest->timed) return;
+    family.decided = true;
+    std::vector<uint64_t> layouts{family.layout};
+    double best_ratio = 1.02;  // another layout must pay for packing again
+    for (const jit::Schedule& schedule : draft(*heaviest, kDrafts, false)) {
+        if (layouts.size() > kLayouts) break;
+        auto plan = jit::lower(heaviest->op, schedule, settings_.isa);
+        if (!plan || std::find(layouts.begin(), layouts.end(), plan->frozen[WHET_B].id) != layouts.end()) continue;
+        layouts.push_back(plan->frozen[WHET_B].id);
+        auto prepared = prepare(*heaviest, schedule, true);
+        if (!prepared) continue;
+        doing_ = "choose a layout";
+        TrialOptions options;
+        options.retest = false;
+        const TrialResult result = run_trial(*heaviest, prepared->candidate, &heaviest->best, options);
+        ++trials_;
+        if (trials_left_ > 0) --trials_left_;
+        if (prepared->compiled == 0) ++trials_without_compile_;
+        if (result.verdict != Verdict::right) {
+            count_refusal(*heaviest, result, schedule.print());
+        } else if (result.measured && result.ratio > best_ratio) {
+            best_ratio = result.ratio;
+            family.layout = plan->frozen[WHET_B].id;
+        }
+    }
+    if (family.layout == layouts[0]) return;
+    // The other layout won: every member needs a first plan in it.
+    for (const auto& [id, other] : sites_) {
+        if (other->family != site.family || other->stage == Site::Stage::closed) continue;
+        other->has_best = false;
+        other->timed = false;
+        other->best = {};
+        fresh_.push_back(id);
+    }
+}
+
+bool Workshop::step_site(Site& site) {
+    working_on_ = site.id;
+    if (site.stage == Site::Stage::fresh) {
+        std::erase(fresh_, site.id);
+        zero_trial(site);
+    }
+    if (site.stage == Site::Stage::served) return open_site(site);
+    if (site.stage == Site::Stage::closed) return false;
+    if (!site.has_best && std::find(fresh_.begin(), fresh_.end(), site.id) != fresh_.end()) {
+        std::erase(fresh_, site.id);
+        zero_trial(site);
+        if (site.stage == Site::Stage::served) site.stage = Site::Stage::open;
+        return true;
+    }
+    // A stored plan that a long search found is good until the program's load says otherwise.
+    if (site.stored_trials >= kSettledTrials && site.trials == 0 && site.settled_total_ns == 0) {
+        site.settled_total_ns = std::max(site.total_ns, 1.0);
+        policy_->close(site.task);
+        return false;
+    }
+    if (site.has_best && !site.timed) {
+        TrialOptions options;
+        options.reference_budget_ns = kOwnReferenceNs;
+        const TrialResult result = run_trial(site, site.best, nullptr, options);
+        if (result.verdict == Verdict::right && result.measured) {
+            site.best_ns = site.offered_ns = result.candidate_ns;
+            site.timed = true;
+        }
+    }
+    decide_layout(site);
+    if (!site.has_best && !fresh_.empty()) return true;
+
+    doing_ = "search";
+    int done = 0;
+    while (done < kBatch && !site.deferred.empty() && (compile_allowed() || site.deferred.size() > kMostDeferred)) {
+        const policy::Proposal proposal = std::move(site.deferred.front());
+        site.deferred.pop_front();
+        done += try_proposal(site, proposal, true);
+    }
+    for (const policy::Proposal& proposal : policy_->propose(site.task, kBatch - done)) {
+        if (!may_try()) break;
+        if (try_proposal(site, proposal, compile_allowed())) continue;
+        site.deferred.push_back(proposal);
+    }
+    if (!policy_->settled(site.task)) return true;
+    if (!site.deferred.empty()) {
+        try_proposal(site, site.deferred.front(), true);
+        site.deferred.pop_front();
+        return true;
+    }
+    settle(site);
+    return false;
+}
+
+/// False when the proposal has to wait for a compile; it has not been tried then.
+bool Workshop::try_proposal(Site& site, const policy::Proposal& proposal, bool may_compile) {
+    const jit::Schedule schedule = site.space->schedule_at(proposal.sketch, proposal.point);
+    if (site.refused.contains(jit::hash_of(schedule))) {
+        policy_->report(site.task, proposal, {});
+        return true;
+    }
+    auto plan = jit::lower(site.op, schedule, settings_.isa);
+    if (!plan || !layout_fits(site, *plan)) {
+        policy_->report(site.task, proposal, {});
+        return true;
+    }
+    auto prepared = prepare(site, schedule, may_compile);
+    if (!prepared) {
+        if (prepared.error().code == base::Code::not_found) return false;
+        site.note = prepared.error().message;
+        outbox_.log(base::Level::info, "not built: " + site.note);
+        policy_->report(site.task, proposal, {});
+        return true;
+    }
+    const TrialResult result = run_trial(site, prepared->candidate, site.has_best ? &site.best : nullptr, {});
+    ++trials_;
+    ++site.trials;
+    if (trials_left_ > 0) --trials_left_;
+    if (prepared->compiled == 0) ++trials_without_compile_;
+    judge(site, proposal, *prepared, result);
+    return true;
+}
+
+void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan& prepared, const TrialResult& result) {
+    if (result.verdict != Verdict::right) {
+        count_refusal(site, result, prepared.candidate.schedule.print());
+        if (result.verdict != Verdict::failed) {
+            quarantine(site, prepared.candidate.schedule.print(), result.reason);
+        }
+        policy_->report(site.task, proposal, {});
+        return;
+    }
+    if (!result.measured) {
+        policy_->report(site.task, proposal, {});
+        return;
+    }
+    if (!site.has_best) {
+        site.has_best = true;
+        site.timed = true;
+        site.best = std::move(prepared.candidate);
+        site.best_ns = result.candidate_ns;
+        site.ratio = site.low = site.high = 0;
+        if (families_[site.family].layout == 0) families_[site.family].layout = prepared.plan.frozen[WHET_B].id;
+        policy_->report(site.task, proposal, {policy::OutcomeKind::timed, site.best_ns});
+        send_offer(site, OfferKind::tuned);
+        save(site);
+        return;
+    }
+    // Times go to the policy on one scale: that of the best plan's time, by the paired ratio.
+    const double ns = site.best_ns / result.ratio;
+    policy_->report(site.task, proposal, {policy::OutcomeKind::timed, ns});
+    if (!result.won) {
+        ++rejected_slow_;
+        return;
+    }
+    if (jit::flops_of(site.op) > 0 && result.candidate_ns > 0) {
+        // A long operation was verified on a slice of its tasks: before it may serve, all of it.
+        TrialOptions whole;
+        whole.measure = false;
+        const TrialResult checked = run_trial(site, prepared.candidate, nullptr, whole);
+        if (checked.verdict != Verdict::right) {
+            count_refusal(site, checked, prepared.candidate.schedule.print());
+            if (checked.verdict != Verdict::failed) quarantine(site, prepared.candidate.schedule.print(), checked.reason);
+            return;
+        }
+    }
+    const double scale = site.offered_ns > 0 ? site.offered_ns / site.best_ns : 1;
+    site.best = std::move(prepared.candidate);
+    site.best_ns = ns;
+    site.planted.clear();
+    site.ratio = result.ratio * scale;
+    site.low = result.low * scale;
+    site.high = result.high * scale;
+    if (site.offered_ns <= 0 || site.best_ns <= kOfferGain * site.offered_ns) {
+        send_offer(site, OfferKind::tuned);
+        save(site);
+    }
+}
+
+void Workshop::settle(Site& site) {
+    if (site.settled_total_ns > 0) return;
+    site.settled_total_ns = std::max(site.total_ns, 1.0);
+    if (site.has_best && site.timed && site.offered_ns > 0 && site.best_ns < site.offered_ns) {
+        send_offer(site, OfferKind::tuned);
+    }
+    save(site);
+}
+
+}  // namespace whet::runtime::forge

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forge's work, without its socket: sites, zero-trial plans, the search, planted candidates, verdicts, the store.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "base/env.hpp"
+#include "base/log.hpp"
+#include "base/status.hpp"
+#include "base/threads.hpp"
+#include "jit/plan/plan.hpp"
+#include "jit/sketch/space.hpp"
+#include "policy/policy.hpp"
+#include "runtime/forge/executor.hpp"
+#include "runtime/forge/kernel_source.hpp"
+#include "runtime/forge/protocol.hpp"
+#include "runtime/store/store.hpp"
+
+namespace whet::runtime::forge {
+
+/// Receives what the workshop has to tell.
+class Outbox {
+public:
+    virtual ~Outbox() = default;
+    virtual void offer(const OfferMessage& offer) = 0;
+    virtual void log(base::Level level, const std::string& text) = 0;
+};
+
+struct WorkshopSettings {
+    base::Options options;
+    jit::Isa isa = jit::Isa::portable;
+    std::string directory;   ///< of microkernels.bin and libwhet_llvm.so
+    bool own_process = false;
+};
+
+/// One operation of the program.
+struct Site {
+    enum class Stage : uint8_t {
+        fresh,     ///< nothing was tried
+        served,    ///< a plan was offered (or none can be)
+        open,      ///< the search knows it
+        closed,    ///< nothing more is done: unsupported, kept by the original, forced
+    };
+    SiteId id = 0;
+    SiteId family = 0;
+    whet_op op{};
+    Stage stage = Stage::fresh;
+    std::string note;                      ///< why nothing is done, or what was refused last
+    std::unique_ptr<jit::ScheduleSpace> space;
+    int task = -1;                         ///< of the policy
+    Candidate best;
+    bool has_best = false;
+    bool timed = false;                    ///< best_ns was measured in this process
+    double best_ns = 0, bound_ns = 0;
+    double offered_ns = 0;                 ///< best_ns when the last offer was made
+    double ratio = 0, low = 0, high = 0;   ///< of the last win
+    double calls_per_s = 0, total_ns = 0;
+    double settled_total_ns = 0;           ///< total_ns when it was settled
+    int64_t trials = 0, stored_trials = 0;
+    uint64_t rejected = 0;
+    std::unordered_set<uint64_t> refused;  ///< schedule hashes that must not be offered (again)
+    std::deque<policy::Proposal> deferred; ///< proposals that wait for a compile
+    std::string planted;                   ///< schedule of a planted candidate that was offered
+};
+
+/// Sites that differ only in symbolic extents share the packed layout of a frozen operand.
+struct Family {
+    uint64_t layout = 0;  ///< PackLayout.id of the frozen B; 0: not chosen, or nothing is frozen
+    bool decided = false;
+};
+
+/// Does the work step by step on the calling thread; not thread-safe.
+class Workshop {
+public:
+    Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> executor, std::unique_ptr<Store> store,
+             Outbox& outbox);
+    ~Workshop();
+
+    /// A site became known. Offers its stored plan at once, when there is one.
+    void add_site(const SiteMessage& message);
+    void set_profile(const ProfileMessage& message);
+    void take_verdict(const VerdictMessage& message);
+    void plant(const PlantMessage& message);
+
+    /// Does one unit of work, at most a few trials: first zero-trial plans, then the search. False: nothing to do.
+    bool step();
+    /// A step of the search on one site; false when it is settled or closed.
+    bool step_site(Site& site);
+    /// Writes a site's best plan to the store, when there is one.
+    void save(const Site& site);
+    Site* find_site(SiteId id);
+    const std::map<SiteId, std::unique_ptr<Site>>& sites() const { return sites_; }
+
+    /// Trials that may still be spent; negative: unlimited.
+    void set_trials_left(int64_t trials) { trials_left_ = trials; }
+    bool may_try() const { return trials_left_ != 0; }
+
+    StatusMessage status() const;
+    double outside_cpu_seconds() const { return executor_->outside_cpu_seconds(); }
+    KernelSource& kernels() { return kernels_; }
+    Store* store() { return store_.get(); }
+    const StoreContents& stored() const { return stored_; }
+    const WorkshopSettings& settings() const { return settings_; }
+    const MachineRecord& machine();
+
+private:
+    struct PreparedPlan {
+        jit::Plan plan;
+        Candidate candidate;
+        int compiled = 0;
+    };
+    bool zero_trial(Site& site);
+    bool offer_stored(Site& site);
+    bool open_site(Site& site);
+    void decide_layout(Site& site);
+    bool try_proposal(Site& site, const policy::Proposal& proposal, bool may_compile);
+    void judge(Site& site, const policy::Proposal& proposal, PreparedPlan& prepared, const TrialResult& result);
+    void send_offer(Site& site, OfferKind kind);
+    void settle(Site& site);
+    bool layout_fits(const Site& site, const jit::Plan& plan) const;
+    base::Result<PreparedPlan> prepare(const Site& site, const jit::Schedule& schedule, bool may_compile);
+    TrialResult run_trial(Site& site, const Candidate& candidate, const Candidate* incumbent, const TrialOptions& options);
+    void count_refusal(Site& site, const TrialResult& result, const std::string& what);
+    void quarantine(Site& site, const std::string& schedule, const std::string& reason);
+    std::vector<jit::Schedule> draft(const Site& site, size_t count, bool ready_only);
+    bool compile_allowed() const;
+
+    WorkshopSettings settings_;
+    std::unique_ptr<Executor> executor_;
+    std::unique_ptr<Store> store_;
+    StoreContents stored_;
+    Outbox& outbox_;
+    KernelSource kernels_;
+    std::unique_ptr<policy::Policy> policy_;
+    jit::MachineModel model_;
+    std::map<SiteId, std::unique_ptr<Site>> sites_;  ///< ordered: decisions must not follow a hash table
+    std::map<SiteId, Family> families_;
+    std::unordered_map<int, Site*> site_of_task_;
+    std::deque<SiteId> fresh_;
+    base::UniqueFd measure_lock_;
+    int64_t trials_left_ = -1;
+    uint64_t trials_ = 0, trials_without_compile_ = 0;
+    uint64_t rejected_wrong_ = 0, rejected_crashed_ = 0, rejected_slow_ = 0, rejected_planted_ = 0;
+    SiteId working_on_ = 0;
+    std::string doing_;
+};
+
+}  // namespace whet::runtime::forge

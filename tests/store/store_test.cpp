@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the store: what is kept, what is refused, and that it never breaks its user.
+#include "runtime/store/store.hpp"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace whet::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+
+whet_op fake_op(int64_t m) {
+    whet_op op{};
+    op.size = sizeof(op);
+    op.kind = WHET_MATMUL;
+    op.operand_count = 3;
+    op.alpha = 1;
+    op.operands[WHET_DST].extents[0] = m;
+    return op;
+}
+
+jit::Blob fake_blob(uint8_t rows) {
+    jit::Blob blob;
+    blob.spec.isa = jit::Isa::avx2;
+    blob.spec.rows = rows;
+    blob.bytes = {0x90, rows, 0xc3};
+    blob.text_bytes = 3;
+    return blob;
+}
+
+StoredPlan fake_plan(int64_t m, const std::string& schedule) {
+    StoredPlan plan;
+    plan.op = fake_op(m);
+    plan.schedule = schedule;
+    plan.time_ns = 123.5;
+    plan.kernels = {fake_blob(6).spec.print()};
+    return plan;
+}
+
+class StoreTest : public testing::Test {
+protected:
+    void SetUp() override {
+        char name[] = "/tmp/whet_store_test_XXXXXX";
+        folder_ = mkdtemp(name);
+        path_ = folder_ + "/deep/er/store.db";
+    }
+    void TearDown() override { fs::remove_all(folder_); }
+    std::unique_ptr<Store> open(const std::string& machine = "machine") {
+        auto store = Store::open(path_, machine);
+        EXPECT_TRUE(store) << store.error().message;
+        return store ? std::move(*store) : nullptr;
+    }
+    std::string folder_, path_;
+};
+
+TEST_F(StoreTest, KeepsPlansBlobsQuarantineAndMachine) {
+    {
+        auto store = open();
+        ASSERT_TRUE(store->save(fake_plan(4, "a"), {fake_blob(6)}));
+        ASSERT_TRUE(store->save(fake_plan(4, "b"), {fake_blob(6)}));
+        ASSERT_TRUE(store->save(fake_plan(5, "c"), {fake_blob(4)}));
+        ASSERT_TRUE(store->set_state(fake_op(5), "c", PlanState::adopted));
+        ASSERT_TRUE(store->set_state(fake_op(5), "other", PlanState::declined));
+        ASSERT_TRUE(store->save_machine({100.5, 12.25}));
+        ASSERT_TRUE(store->quarantine({fake_op(4), 0xffffffffffffff01u, "nan"}, "not the row"));
+    }
+    auto contents = open()->load();
+    ASSERT_TRUE(contents);
+    ASSERT_EQ(contents->plans.size(), 2u);
+    for (const StoredPlan& plan : contents->plans) {
+        EXPECT_EQ(plan.schedule, plan.op.operands[0].extents[0] == 4 ? "b" : "c");
+        EXPECT_EQ(plan.state, plan.schedule == "c" ? PlanState::adopted : PlanState::offered);
+        EXPECT_EQ(plan.time_ns, 123.5);
+        ASSERT_EQ(plan.kernels.size(), 1u);
+    }
+    ASSERT_EQ(contents->blobs.size(), 2u);
+    EXPECT_EQ(contents->blobs[0].bytes.size(), 3u);
+    ASSERT_EQ(contents->quarantine.size(), 1u);
+    EXPECT_EQ(contents->quarantine[0].schedule_hash, 0xffffffffffffff01u);
+    EXPECT_EQ(contents->machine.peak_gflops, 100.5);
+    EXPECT_EQ(contents->refused_blobs, 0u);
+}
+
+TEST_F(StoreTest, QuarantineDropsTheRow) {
+    auto store = open();
+    ASSERT_TRUE(store->save(fake_plan(4, "a"), {}));
+    ASSERT_TRUE(store->quarantine({fake_op(4), 7, "wrong"}, "a"));
+    EXPECT_TRUE(store->load()->plans.empty());
+}
+
+TEST_F(StoreTest, MachinesDoNotSeeEachOther) {
+    ASSERT_TRUE(open("one")->save(fake_plan(4, "a"), {fake_blob(6)}));
+    const auto contents = open("two")->load();
+    EXPECT_TRUE(contents->plans.empty());
+    EXPECT_TRUE(contents->blobs.empty());
+}
+
+TEST_F(StoreTest, FilesAreForTheOwnerOnly) {
+    open();
+    struct stat status{};
+    ASSERT_EQ(stat(path_.c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600u);
+    ASSERT_EQ(stat((path_ + ".key").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0600u);
+    ASSERT_EQ(stat((folder_ + "/deep/er").c_str(), &status), 0);
+    EXPECT_EQ(status.st_mode & 0777, 0700u);
+}
+
+TEST_F(StoreTest, BlobsOfAnotherKeyAreRefused) {
+    ASSERT_TRUE(open()->save(fake_plan(4, "a"), {fake_blob(6)}));
+    fs::remove(path_ + ".key");
+    const auto contents = open()->load();
+    ASSERT_TRUE(contents);
+    EXPECT_EQ(contents->plans.size(), 1u);
+    EXPECT_TRUE(contents->blobs.empty());
+    EXPECT_EQ(contents->refused_blobs, 1u);
+}
+
+TEST_F(StoreTest, CorruptUnwritableAndForeignFilesAreErrorsOfOneLine) {
+    open();
+    std::ofstream(path_, std::ios::trunc) << std::string(4096, 'x');
+    auto corrupt = Store::open(path_, "machine");
+    ASSERT_FALSE(corrupt);
+    EXPECT_EQ(corrupt.error().message.find('\n'), std::string::npos);
+
+    auto folder_in_place = Store::open(folder_, "machine");
+    EXPECT_FALSE(folder_in_place);
+    auto unwritable = Store::open("/proc/whet/store.db", "machine");
+    EXPECT_FALSE(unwritable);
+    fs::permissions(path_, fs::perms(0666));
+    EXPECT_FALSE(Store::open(path_, "machine"));
+    if (geteuid() == 0) {
+        fs::permissions(path_, fs::perms(0600));
+        ASSERT_EQ(chown(path_.c_str(), 12345, 12345), 0);
+        const auto foreign = Store::open(path_, "machine");
+        ASSERT_FALSE(foreign);
+        EXPECT_NE(foreign.error().message.find("belongs to user 12345"), std::string::npos);
+    }
+}
+
+TEST_F(StoreTest, ManyProcessesWriteAtOnce) {
+    constexpr int kProcesses = 6, kPlans = 20;
+    pid_t children[kProcesses];
+    for (int p = 0; p < kProcesses; ++p) {
+        children[p] = fork();
+        if (children[p] != 0) continue;
+        auto store = Store::open(path_, "machine");
+        bool good = store.has_value();
+        for (int i = 0; good && i < kPlans; ++i) {
+            good = (*store)->save(fake_plan(p * kPlans + i, "s"), {fake_blob(6)}).has_value();
+        }
+        _exit(good ? 0 : 1);
+    }
+    for (const pid_t child : children) {
+        int status = 1;
+        waitpid(child, &status, 0);
+        EXPECT_EQ(status, 0);
+    }
+    const auto contents = open()->load();
+    EXPECT_EQ(contents->plans.size(), static_cast<size_t>(kProcesses * kPlans));
+    EXPECT_EQ(contents->refused_blobs, 0u);
+}
+
+}  // namespace
+}  // namespace whet::runtime
