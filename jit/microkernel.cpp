@@ -10,25 +10,30 @@ namespace whet::jit {
 namespace {
 
 constexpr std::array<const char*, 3> kIsaNames = {"portable", "avx2", "avx512"};
-constexpr std::array<const char*, 4> kScalarNames = {"rows_strided", "packed", "general", "uniform"};
+constexpr std::array<const char*, 4> kScalarNames = {"rows_strided", "packed", "general",
+                                                     "uniform"};
 constexpr std::array<const char*, 3> kVectorNames = {"strided", "packed", "row_strided"};
 constexpr std::array<const char*, 2> kEpilogueNames = {"none", "relu"};
 
 constexpr int kMaxRows = 28;    // 28 accumulators, one vector and one splat fill 30 of 32 registers
 constexpr int kMaxVectors = 4;  // a fifth vector leaves fewer than five rows, too few to hide loads
 constexpr int kMaxSoftmaxRows = 1;
-constexpr int kMaxPointerRows = 15;  // three base pointers an operand (RowAddresses) fill the general registers
+constexpr int kMaxPointerRows =
+    15;  // three base pointers an operand (RowAddresses) fill the general registers
 
-/// Vector registers a tile may count on; the interpreter has no such limit and takes the larger one.
+/// Vector registers a tile may count on; the interpreter has no such limit and takes the larger
+/// one.
 int register_budget(Isa isa) { return isa == Isa::avx2 ? 16 : 32; }
 
-/// Registers that one reduction step keeps alive: the sums, the operand side loaded at once, one of the other side.
-/// The additions of the narrow and the row-strided forms are what LLVM's allocator was found to need: every spec that
-/// check() lets pass compiles without a spill in a reduction loop (Tiles.EverySpecPassesTheStaticCheck).
+/// Registers that one reduction step keeps alive: the sums, the operand side loaded at once, one of
+/// the other side. The additions of the narrow and the row-strided forms are what LLVM's allocator
+/// was found to need: every spec that check() lets pass compiles without a spill in a reduction
+/// loop (Tiles.EverySpecPassesTheStaticCheck).
 int registers_of(const MicrokernelSpec& spec) {
     const int sums = spec.rows * spec.vectors;
     if (spec.vector == VectorForm::row_strided) return sums + 8;
-    const int at_once = spec.scalar == ScalarForm::uniform ? spec.vectors : std::min(spec.rows, spec.vectors);
+    const int at_once =
+        spec.scalar == ScalarForm::uniform ? spec.vectors : std::min(spec.rows, spec.vectors);
     return sums + at_once + (spec.vectors == 1 ? 2 : 1);
 }
 
@@ -88,11 +93,16 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec) {
         return base::make_error(base::Code::unsupported, "softmax rows %d is not in 1 to %d",
                                 spec.rows, kMaxSoftmaxRows);
     }
-    const MicrokernelSpec plain = {.kind = MicrokernelKind::softmax, .isa = spec.isa, .rows = spec.rows,
-                                   .vectors = 0, .scalar = ScalarForm{}, .vector = VectorForm{}};
+    const MicrokernelSpec plain = {.kind = MicrokernelKind::softmax,
+                                   .isa = spec.isa,
+                                   .rows = spec.rows,
+                                   .vectors = 0,
+                                   .scalar = ScalarForm{},
+                                   .vector = VectorForm{}};
     if (!(spec == plain)) {
         return base::make_error(base::Code::invalid_argument,
-                                "a softmax spec has fields of a tile set: got %s", spec.print().c_str());
+                                "a softmax spec has fields of a tile set: got %s",
+                                spec.print().c_str());
     }
     return {};
 }
@@ -133,7 +143,8 @@ base::Result<MicrokernelSpec> MicrokernelSpec::parse(std::string_view text) {
     MicrokernelSpec spec;
     std::string_view rest = text;
     const std::string_view kind = next_part(rest);
-    bool good = parse_name(next_part(rest), kIsaNames, spec.isa) && parse_number(next_part(rest), 'r', spec.rows);
+    bool good = parse_name(next_part(rest), kIsaNames, spec.isa) &&
+                parse_number(next_part(rest), 'r', spec.rows);
     if (kind == "softmax") {
         spec.kind = MicrokernelKind::softmax;
         spec.vectors = 0;
@@ -145,13 +156,15 @@ base::Result<MicrokernelSpec> MicrokernelSpec::parse(std::string_view text) {
                parse_number(next_part(rest), 'u', spec.unroll) &&
                parse_name(next_part(rest), kScalarNames, spec.scalar) &&
                parse_name(next_part(rest), kVectorNames, spec.vector) &&
-               parse_name(next_part(rest), kEpilogueNames, spec.epilogue) && parse_suffixes(rest, spec);
+               parse_name(next_part(rest), kEpilogueNames, spec.epilogue) &&
+               parse_suffixes(rest, spec);
     }
     if (!good || spec.print() != text) {
-        return base::make_error(base::Code::invalid_argument,
-                                "microkernel \"%.*s\" is not of the form tile.ISA.rN.vN.uN.SCALAR.VECTOR.EPILOGUE"
-                                "[.masked][.taps][.pN] or softmax.ISA.rN",
-                                static_cast<int>(text.size()), text.data());
+        return base::make_error(
+            base::Code::invalid_argument,
+            "microkernel \"%.*s\" is not of the form tile.ISA.rN.vN.uN.SCALAR.VECTOR.EPILOGUE"
+            "[.masked][.taps][.pN] or softmax.ISA.rN",
+            static_cast<int>(text.size()), text.data());
     }
     return spec;
 }
@@ -159,36 +172,43 @@ base::Result<MicrokernelSpec> MicrokernelSpec::parse(std::string_view text) {
 base::Result<void> MicrokernelSpec::check() const {
     if (kind == MicrokernelKind::softmax) return check_softmax(*this);
     if (rows < 1 || rows > kMaxRows || vectors < 1 || vectors > kMaxVectors) {
-        return base::make_error(base::Code::unsupported, "tile %dx%d is not in 1x1 to %dx%d", rows, vectors,
-                                kMaxRows, kMaxVectors);
+        return base::make_error(base::Code::unsupported, "tile %dx%d is not in 1x1 to %dx%d", rows,
+                                vectors, kMaxRows, kMaxVectors);
     }
     if (unroll != 1 && unroll != 2 && unroll != 4 && unroll != 8) {
         return base::make_error(base::Code::unsupported, "unroll %d is not 1, 2, 4 or 8", unroll);
     }
     if (masked_loads > 1 || taps > 1) {
-        return base::make_error(base::Code::invalid_argument, "masked_loads %d or taps %d is not 0 or 1",
-                                masked_loads, taps);
+        return base::make_error(base::Code::invalid_argument,
+                                "masked_loads %d or taps %d is not 0 or 1", masked_loads, taps);
     }
     const bool row_pointers = vector == VectorForm::row_strided &&
                               (scalar == ScalarForm::rows_strided || scalar == ScalarForm::general);
     if (row_pointers && rows > kMaxPointerRows) {
-        return base::make_error(base::Code::unsupported, "%d rows with strides on both operands, at most %d have pointers",
+        return base::make_error(base::Code::unsupported,
+                                "%d rows with strides on both operands, at most %d have pointers",
                                 rows, kMaxPointerRows);
     }
     const int needed = registers_of(*this);
     if (needed > register_budget(isa)) {
-        return base::make_error(base::Code::unsupported, "tile %dx%d needs %d vector registers, %s has %d", rows,
-                                vectors, needed, isa_name(isa), register_budget(isa));
+        return base::make_error(base::Code::unsupported,
+                                "tile %dx%d needs %d vector registers, %s has %d", rows, vectors,
+                                needed, isa_name(isa), register_budget(isa));
     }
     return {};
 }
 
 uint64_t hash_of(const MicrokernelSpec& spec) noexcept {
-    const uint8_t fields[] = {static_cast<uint8_t>(spec.kind),     static_cast<uint8_t>(spec.isa),
-                              spec.rows,                           spec.vectors,
-                              spec.unroll,                         static_cast<uint8_t>(spec.scalar),
-                              static_cast<uint8_t>(spec.vector),   static_cast<uint8_t>(spec.epilogue),
-                              spec.masked_loads,                   spec.taps,
+    const uint8_t fields[] = {static_cast<uint8_t>(spec.kind),
+                              static_cast<uint8_t>(spec.isa),
+                              spec.rows,
+                              spec.vectors,
+                              spec.unroll,
+                              static_cast<uint8_t>(spec.scalar),
+                              static_cast<uint8_t>(spec.vector),
+                              static_cast<uint8_t>(spec.epilogue),
+                              spec.masked_loads,
+                              spec.taps,
                               spec.prefetch};
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, 64 bits
     for (const uint8_t field : fields) hash = (hash ^ field) * 0x100000001b3u;

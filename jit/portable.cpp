@@ -10,8 +10,9 @@
 namespace whet::jit {
 namespace {
 
-constexpr int64_t kRowLanes = 64;       // strided chains of a row sum (numerics.py, ROW_LANES)
-constexpr int64_t kRowSegment = 8192;   // elements of one segment of a row sum (numerics.py, ROW_SEGMENT)
+constexpr int64_t kRowLanes = 64;  // strided chains of a row sum (numerics.py, ROW_LANES)
+constexpr int64_t kRowSegment =
+    8192;  // elements of one segment of a row sum (numerics.py, ROW_SEGMENT)
 
 int64_t scalar_offset(const MicrokernelSpec& spec, const TileArgs& args, int64_t r, int64_t i) {
     switch (spec.scalar) {
@@ -23,7 +24,8 @@ int64_t scalar_offset(const MicrokernelSpec& spec, const TileArgs& args, int64_t
     return 0;
 }
 
-int64_t vector_offset(const MicrokernelSpec& spec, const TileArgs& args, int64_t r, int64_t i, int64_t lane) {
+int64_t vector_offset(const MicrokernelSpec& spec, const TileArgs& args, int64_t r, int64_t i,
+                      int64_t lane) {
     switch (spec.vector) {
         case VectorForm::strided: return i * args.vector_k + lane;
         case VectorForm::packed: return i * spec.vectors * lanes_of(spec.isa) + lane;
@@ -42,15 +44,18 @@ float start_value(const TileArgs& args, int64_t t, int64_t r, int64_t lane, floa
     }
 }
 
-float accumulate(const MicrokernelSpec& spec, const TileArgs& args, int64_t t, int64_t r, int64_t lane) {
+float accumulate(const MicrokernelSpec& spec, const TileArgs& args, int64_t t, int64_t r,
+                 int64_t lane) {
     float sum = 0.0f;
     const int64_t taps = spec.taps ? args.taps : 1;
     for (int64_t tap = 0; tap < taps; ++tap) {
-        const float* scalar = args.scalar + t * args.scalar_tile + (spec.taps ? args.tap_offsets[2 * tap] : 0);
-        const float* vector = args.vector + t * args.vector_tile + (spec.taps ? args.tap_offsets[2 * tap + 1] : 0);
+        const float* scalar =
+            args.scalar + t * args.scalar_tile + (spec.taps ? args.tap_offsets[2 * tap] : 0);
+        const float* vector =
+            args.vector + t * args.vector_tile + (spec.taps ? args.tap_offsets[2 * tap + 1] : 0);
         for (int64_t i = 0; i < args.k; ++i) {
-            sum = std::fma(scalar[scalar_offset(spec, args, r, i)], vector[vector_offset(spec, args, r, i, lane)],
-                           sum);
+            sum = std::fma(scalar[scalar_offset(spec, args, r, i)],
+                           vector[vector_offset(spec, args, r, i, lane)], sum);
         }
     }
     return sum;

@@ -18,11 +18,13 @@ class Option;
 
 namespace whet::jit::cpu {
 
-/// Compiles specs through ORC's SimpleCompiler with one kept TargetMachine an instruction-set level (building one costs more
-/// than a small kernel). A fresh LLVMContext a compile: types would pile up in a kept one. Not thread-safe.
+/// Compiles specs through ORC's SimpleCompiler with one kept TargetMachine an instruction-set level
+/// (building one costs more than a small kernel). A fresh LLVMContext a compile: types would pile
+/// up in a kept one. Not thread-safe.
 ///
-/// ORC stops at the object. Its JIT linker would map memory, run finalisers and keep one graph a kernel, while a blob is
-/// bytes to be stored and copied: link_blob lays the object out and resolves the references inside it.
+/// ORC stops at the object. Its JIT linker would map memory, run finalisers and keep one graph a
+/// kernel, while a blob is bytes to be stored and copied: link_blob lays the object out and
+/// resolves the references inside it.
 class CodeGenerator {
 public:
     CodeGenerator();
@@ -40,8 +42,9 @@ private:
     std::unique_ptr<llvm::TargetMachine> machines_[3];
 };
 
-/// Lays out text, then read-only data, and resolves PC-relative references between them. compile_failed when the object
-/// names an outside symbol, a GOT entry, an absolute address or writable data, or does not hold exactly the entry.
+/// Lays out text, then read-only data, and resolves PC-relative references between them.
+/// compile_failed when the object names an outside symbol, a GOT entry, an absolute address or
+/// writable data, or does not hold exactly the entry.
 base::Result<Blob> link_blob(const MicrokernelSpec& spec, llvm::MemoryBufferRef object);
 
 }  // namespace whet::jit::cpu

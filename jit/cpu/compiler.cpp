@@ -21,26 +21,27 @@ public:
         whet_llvm_answer answer = {};
         api_->compile(session_, spec.print().c_str(), &answer);
         if (answer.code != 0) return take_error(answer);
-        Blob blob = {spec, std::vector<uint8_t>(answer.bytes, answer.bytes + answer.byte_count), answer.entry,
-                     answer.text_bytes};
+        Blob blob = {spec, std::vector<uint8_t>(answer.bytes, answer.bytes + answer.byte_count),
+                     answer.entry, answer.text_bytes};
         api_->release(&answer);
         return blob;
     }
 
     base::Result<StaticReport> check(const Blob& blob, bool want_disassembly) override {
         whet_llvm_answer answer = {};
-        api_->check(session_, blob.spec.print().c_str(), blob.bytes.data(), blob.bytes.size(), blob.entry,
-                    blob.text_bytes, want_disassembly, &answer);
+        api_->check(session_, blob.spec.print().c_str(), blob.bytes.data(), blob.bytes.size(),
+                    blob.entry, blob.text_bytes, want_disassembly, &answer);
         if (answer.code != 0) return take_error(answer);
-        StaticReport report = {answer.accepted != 0, answer.message, answer.fma_count, answer.load_count,
-                               answer.disassembly};
+        StaticReport report = {answer.accepted != 0, answer.message, answer.fma_count,
+                               answer.load_count, answer.disassembly};
         api_->release(&answer);
         return report;
     }
 
 private:
     base::Error take_error(whet_llvm_answer& answer) {
-        base::Error error = base::make_error(static_cast<base::Code>(answer.code), "%s", answer.message);
+        base::Error error =
+            base::make_error(static_cast<base::Code>(answer.code), "%s", answer.message);
         api_->release(&answer);
         return error;
     }
@@ -57,15 +58,19 @@ base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directo
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (library == nullptr) {
         const char* reason = dlerror();
-        return base::make_error(base::Code::io_error, "cannot open %s: %s", path.c_str(), reason ? reason : "unknown");
+        return base::make_error(base::Code::io_error, "cannot open %s: %s", path.c_str(),
+                                reason ? reason : "unknown");
     }
-    const auto get_api = reinterpret_cast<const whet_llvm_api* (*)()>(dlsym(library, kLlvmApiSymbol));
+    const auto get_api =
+        reinterpret_cast<const whet_llvm_api* (*)()>(dlsym(library, kLlvmApiSymbol));
     const whet_llvm_api* api = get_api != nullptr ? get_api() : nullptr;
     if (api == nullptr || api->version != kLlvmApiVersion || api->generator != kGeneratorVersion) {
-        return base::make_error(base::Code::io_error, "%s is of another version of whet", path.c_str());
+        return base::make_error(base::Code::io_error, "%s is of another version of whet",
+                                path.c_str());
     }
     void* session = api->open();
-    if (session == nullptr) return base::make_error(base::Code::internal, "no memory for a compile session");
+    if (session == nullptr)
+        return base::make_error(base::Code::internal, "no memory for a compile session");
     return std::unique_ptr<Compiler>(std::make_unique<LlvmCompiler>(api, session));
 }
 

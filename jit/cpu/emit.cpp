@@ -15,8 +15,10 @@ constexpr const char* kMaskTable = "mask_table";  // one width a module
 
 llvm::Function* make_function(llvm::Module& module) {
     llvm::LLVMContext& context = module.getContext();
-    auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context), {llvm::PointerType::get(context, 0)}, false);
-    auto* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, kEntryName, module);
+    auto* type = llvm::FunctionType::get(llvm::Type::getVoidTy(context),
+                                         {llvm::PointerType::get(context, 0)}, false);
+    auto* function =
+        llvm::Function::Create(type, llvm::Function::ExternalLinkage, kEntryName, module);
     function->addFnAttr(llvm::Attribute::NoUnwind);
     function->addFnAttr("no-builtins");
     function->addFnAttr("frame-pointer", "none");
@@ -31,14 +33,22 @@ llvm::Function* make_function(llvm::Module& module) {
 }  // namespace
 
 Emitter::Emitter(llvm::Module& target, Isa level)
-    : ir(target.getContext()), context(target.getContext()), module(target), function(make_function(target)),
-      isa(level), lanes(lanes_of(level)), f32(llvm::Type::getFloatTy(context)), i64(llvm::Type::getInt64Ty(context)),
+    : ir(target.getContext()),
+      context(target.getContext()),
+      module(target),
+      function(make_function(target)),
+      isa(level),
+      lanes(lanes_of(level)),
+      f32(llvm::Type::getFloatTy(context)),
+      i64(llvm::Type::getInt64Ty(context)),
       pointer(llvm::PointerType::get(context, 0)),
       vector_type(llvm::FixedVectorType::get(f32, static_cast<unsigned>(lanes))) {
     ir.SetInsertPoint(block("entry"));
 }
 
-llvm::BasicBlock* Emitter::block(const char* name) { return llvm::BasicBlock::Create(context, name, function); }
+llvm::BasicBlock* Emitter::block(const char* name) {
+    return llvm::BasicBlock::Create(context, name, function);
+}
 
 void Emitter::fence_schedule() {
     llvm::BasicBlock* next = block("fence");
@@ -47,7 +57,8 @@ void Emitter::fence_schedule() {
 }
 
 llvm::Constant* Emitter::vector_constant(float value) {
-    return llvm::ConstantVector::getSplat(vector_type->getElementCount(), llvm::ConstantFP::get(f32, value));
+    return llvm::ConstantVector::getSplat(vector_type->getElementCount(),
+                                          llvm::ConstantFP::get(f32, value));
 }
 
 llvm::Value* Emitter::one() {
@@ -56,19 +67,23 @@ llvm::Value* Emitter::one() {
 }
 
 llvm::Value* Emitter::advance(llvm::Value* base, int64_t bytes) {
-    return bytes == 0 ? base : ir.CreateConstGEP1_64(ir.getInt8Ty(), base, static_cast<uint64_t>(bytes));
+    return bytes == 0 ? base
+                      : ir.CreateConstGEP1_64(ir.getInt8Ty(), base, static_cast<uint64_t>(bytes));
 }
 
 llvm::Value* Emitter::field_i64(std::size_t offset) {
-    return ir.CreateAlignedLoad(i64, advance(function->getArg(0), static_cast<int64_t>(offset)), llvm::Align(8));
+    return ir.CreateAlignedLoad(i64, advance(function->getArg(0), static_cast<int64_t>(offset)),
+                                llvm::Align(8));
 }
 
 llvm::Value* Emitter::field_pointer(std::size_t offset) {
-    return ir.CreateAlignedLoad(pointer, advance(function->getArg(0), static_cast<int64_t>(offset)), llvm::Align(8));
+    return ir.CreateAlignedLoad(pointer, advance(function->getArg(0), static_cast<int64_t>(offset)),
+                                llvm::Align(8));
 }
 
 llvm::Value* Emitter::field_f32(std::size_t offset) {
-    return ir.CreateAlignedLoad(f32, advance(function->getArg(0), static_cast<int64_t>(offset)), llvm::Align(4));
+    return ir.CreateAlignedLoad(f32, advance(function->getArg(0), static_cast<int64_t>(offset)),
+                                llvm::Align(4));
 }
 
 llvm::Value* Emitter::fma(llvm::Value* a, llvm::Value* b, llvm::Value* c) {
@@ -83,7 +98,8 @@ void Emitter::keep_alive(llvm::Value* value, llvm::Value* after) {
 llvm::Value* Emitter::maximum(llvm::Value* a, llvm::Value* b) {
     if (isa == Isa::avx512) {
         constexpr int kCurrentRounding = 4;
-        return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_max_ps_512, {}, {a, b, ir.getInt32(kCurrentRounding)});
+        return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_max_ps_512, {},
+                                  {a, b, ir.getInt32(kCurrentRounding)});
     }
     return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_max_ps_256, {}, {a, b});
 }
@@ -94,8 +110,10 @@ Emitter::Masks Emitter::make_masks(llvm::Value* count, int width) {
     if (isa == Isa::avx512) {
         llvm::Value* ones = ir.CreateLShr(constant(-1), ir.CreateSub(constant(64), count));
         for (int v = 0; v < vectors; ++v) {
-            llvm::Value* part = ir.CreateTrunc(ir.CreateLShr(ones, static_cast<uint64_t>(16 * v)), ir.getInt16Ty());
-            masks.registers.push_back(ir.CreateBitCast(part, llvm::FixedVectorType::get(ir.getInt1Ty(), 16)));
+            llvm::Value* part =
+                ir.CreateTrunc(ir.CreateLShr(ones, static_cast<uint64_t>(16 * v)), ir.getInt16Ty());
+            masks.registers.push_back(
+                ir.CreateBitCast(part, llvm::FixedVectorType::get(ir.getInt1Ty(), 16)));
         }
         return masks;
     }
@@ -104,8 +122,8 @@ Emitter::Masks Emitter::make_masks(llvm::Value* count, int width) {
         std::vector<uint32_t> table(static_cast<std::size_t>(2 * width), 0);
         for (int i = 0; i < width; ++i) table[static_cast<std::size_t>(i)] = ~0u;
         auto* data = llvm::ConstantDataArray::get(context, table);
-        global = new llvm::GlobalVariable(module, data->getType(), true, llvm::GlobalValue::PrivateLinkage, data,
-                                          kMaskTable);
+        global = new llvm::GlobalVariable(module, data->getType(), true,
+                                          llvm::GlobalValue::PrivateLinkage, data, kMaskTable);
         global->setAlignment(llvm::Align(64));
     }
     masks.window = advance(global, bytes_of(ir.CreateSub(constant(width), count)));
@@ -114,39 +132,49 @@ Emitter::Masks Emitter::make_masks(llvm::Value* count, int width) {
 
 llvm::Value* Emitter::avx2_mask(const Masks& masks, int v) {
     auto* type = llvm::FixedVectorType::get(ir.getInt32Ty(), static_cast<unsigned>(lanes));
-    return ir.CreateAlignedLoad(type, advance(masks.window, int64_t{4} * lanes * v), llvm::Align(4));
+    return ir.CreateAlignedLoad(type, advance(masks.window, int64_t{4} * lanes * v),
+                                llvm::Align(4));
 }
 
 llvm::Value* Emitter::masked_load(const Masks& masks, int v, llvm::Value* address) {
     if (isa == Isa::avx512) {
-        return ir.CreateMaskedLoad(vector_type, address, llvm::Align(4), masks.registers[static_cast<std::size_t>(v)],
+        return ir.CreateMaskedLoad(vector_type, address, llvm::Align(4),
+                                   masks.registers[static_cast<std::size_t>(v)],
                                    llvm::Constant::getNullValue(vector_type));
     }
-    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_maskload_ps_256, {}, {address, avx2_mask(masks, v)});
+    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_maskload_ps_256, {},
+                              {address, avx2_mask(masks, v)});
 }
 
 void Emitter::masked_store(const Masks& masks, int v, llvm::Value* value, llvm::Value* address) {
     if (isa == Isa::avx512) {
-        ir.CreateMaskedStore(value, address, llvm::Align(4), masks.registers[static_cast<std::size_t>(v)]);
+        ir.CreateMaskedStore(value, address, llvm::Align(4),
+                             masks.registers[static_cast<std::size_t>(v)]);
         return;
     }
-    ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_maskstore_ps_256, {}, {address, avx2_mask(masks, v), value});
+    ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_maskstore_ps_256, {},
+                       {address, avx2_mask(masks, v), value});
 }
 
-llvm::Value* Emitter::masked_select(const Masks& masks, int v, llvm::Value* value, llvm::Value* other) {
-    if (isa == Isa::avx512) return ir.CreateSelect(masks.registers[static_cast<std::size_t>(v)], value, other);
+llvm::Value* Emitter::masked_select(const Masks& masks, int v, llvm::Value* value,
+                                    llvm::Value* other) {
+    if (isa == Isa::avx512)
+        return ir.CreateSelect(masks.registers[static_cast<std::size_t>(v)], value, other);
     llvm::Value* mask = ir.CreateBitCast(avx2_mask(masks, v), vector_type);
     return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_blendv_ps_256, {}, {other, value, mask});
 }
 
 RowAddresses::RowAddresses(Emitter& emitter, llvm::Value* stride)
-    : emitter_(&emitter), stride_(stride), triple_(emitter.ir.CreateMul(stride, emitter.constant(3))) {}
+    : emitter_(&emitter),
+      stride_(stride),
+      triple_(emitter.ir.CreateMul(stride, emitter.constant(3))) {}
 
 std::vector<llvm::Value*> RowAddresses::make_bases(llvm::Value* first, int rows) {
     std::vector<llvm::Value*> bases = {first};
     if (base_count(rows) == 1) return bases;
     llvm::Value* step = emitter_->ir.CreateMul(stride_, emitter_->constant(kRowsPerBase));
-    while (static_cast<int>(bases.size()) < base_count(rows)) bases.push_back(emitter_->advance(bases.back(), step));
+    while (static_cast<int>(bases.size()) < base_count(rows))
+        bases.push_back(emitter_->advance(bases.back(), step));
     return bases;
 }
 

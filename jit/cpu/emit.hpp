@@ -15,13 +15,15 @@ namespace whet::jit::cpu {
 /// Name of the one function of a module.
 inline constexpr const char* kEntryName = "whet_microkernel";
 
-/// Adds the function `spec` means to `module`. The spec passed check() and its isa is avx2 or avx512.
+/// Adds the function `spec` means to `module`. The spec passed check() and its isa is avx2 or
+/// avx512.
 void emit_tile(llvm::Module& module, const MicrokernelSpec& spec);
 void emit_softmax(llvm::Module& module, const MicrokernelSpec& spec);
 
-/// What both emitters share: the function, typed loads of argument fields, masks and vector operations of one ISA.
-/// Fields are loaded where they are used, not once at the top: the argument struct then serves as the spill area
-/// and the innermost loops keep their general registers for addresses.
+/// What both emitters share: the function, typed loads of argument fields, masks and vector
+/// operations of one ISA. Fields are loaded where they are used, not once at the top: the argument
+/// struct then serves as the spill area and the innermost loops keep their general registers for
+/// addresses.
 class Emitter {
 public:
     Emitter(llvm::Module& module, Isa isa);
@@ -38,10 +40,13 @@ public:
     llvm::FixedVectorType* const vector_type;
 
     llvm::BasicBlock* block(const char* name);
-    /// Continues in a new basic block. Instruction selection orders within a block only and pulls neighbouring loads
-    /// together there, which costs registers; the blocks are joined again when all registers are given.
+    /// Continues in a new basic block. Instruction selection orders within a block only and pulls
+    /// neighbouring loads together there, which costs registers; the blocks are joined again when
+    /// all registers are given.
     void fence_schedule();
-    llvm::Value* constant(int64_t value) { return llvm::ConstantInt::get(i64, static_cast<uint64_t>(value), true); }
+    llvm::Value* constant(int64_t value) {
+        return llvm::ConstantInt::get(i64, static_cast<uint64_t>(value), true);
+    }
     llvm::Constant* vector_constant(float value);
     /// Address of a read-only 1.0f.
     llvm::Value* one();
@@ -53,24 +58,35 @@ public:
     llvm::Value* field_bytes(std::size_t offset) { return bytes_of(field_i64(offset)); }
     llvm::Value* bytes_of(llvm::Value* elements) { return ir.CreateShl(elements, 2); }
 
-    llvm::Value* advance(llvm::Value* base, llvm::Value* bytes) { return ir.CreateGEP(ir.getInt8Ty(), base, bytes); }
+    llvm::Value* advance(llvm::Value* base, llvm::Value* bytes) {
+        return ir.CreateGEP(ir.getInt8Ty(), base, bytes);
+    }
     llvm::Value* advance(llvm::Value* base, int64_t bytes);
-    llvm::Value* load_scalar(llvm::Value* address) { return ir.CreateAlignedLoad(f32, address, llvm::Align(4)); }
-    llvm::Value* load(llvm::Value* address) { return ir.CreateAlignedLoad(vector_type, address, llvm::Align(4)); }
-    void store(llvm::Value* value, llvm::Value* address) { ir.CreateAlignedStore(value, address, llvm::Align(4)); }
-    llvm::Value* splat(llvm::Value* scalar) { return ir.CreateVectorSplat(static_cast<unsigned>(lanes), scalar); }
+    llvm::Value* load_scalar(llvm::Value* address) {
+        return ir.CreateAlignedLoad(f32, address, llvm::Align(4));
+    }
+    llvm::Value* load(llvm::Value* address) {
+        return ir.CreateAlignedLoad(vector_type, address, llvm::Align(4));
+    }
+    void store(llvm::Value* value, llvm::Value* address) {
+        ir.CreateAlignedStore(value, address, llvm::Align(4));
+    }
+    llvm::Value* splat(llvm::Value* scalar) {
+        return ir.CreateVectorSplat(static_cast<unsigned>(lanes), scalar);
+    }
     llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
-    /// Keeps `value` in its register until `after` is computed, by an empty statement. A factor that dies in its FMA
-    /// would be chosen as the register to overwrite, and the sums would wander from register to register.
+    /// Keeps `value` in its register until `after` is computed, by an empty statement. A factor
+    /// that dies in its FMA would be chosen as the register to overwrite, and the sums would wander
+    /// from register to register.
     void keep_alive(llvm::Value* value, llvm::Value* after);
     /// b where a > b is false, also when either is NaN: (v)maxps.
     llvm::Value* maximum(llvm::Value* a, llvm::Value* b);
 
-    /// Prepares masks for the first `count` of `width` lanes; 1 <= count. AVX-512: mask registers by a shift;
-    /// AVX2: a window into a table of ones and zeros, loaded where it is used.
+    /// Prepares masks for the first `count` of `width` lanes; 1 <= count. AVX-512: mask registers
+    /// by a shift; AVX2: a window into a table of ones and zeros, loaded where it is used.
     struct Masks {
-        llvm::Value* window = nullptr;            ///< AVX2: address of vector 0's mask
-        std::vector<llvm::Value*> registers;      ///< AVX-512: one <16 x i1> a vector
+        llvm::Value* window = nullptr;        ///< AVX2: address of vector 0's mask
+        std::vector<llvm::Value*> registers;  ///< AVX-512: one <16 x i1> a vector
     };
     Masks make_masks(llvm::Value* count, int width);
     llvm::Value* masked_load(const Masks& masks, int v, llvm::Value* address);
@@ -82,8 +98,8 @@ private:
     llvm::Value* avx2_mask(const Masks& masks, int v);
 };
 
-/// Addresses of rows base + r * stride from few registers: a new base every kRowsPerBase rows, and in between
-/// the x86 forms base + {1, 2, 4} * stride and base + 3 * stride.
+/// Addresses of rows base + r * stride from few registers: a new base every kRowsPerBase rows, and
+/// in between the x86 forms base + {1, 2, 4} * stride and base + 3 * stride.
 class RowAddresses {
 public:
     static constexpr int kRowsPerBase = 5;

@@ -15,8 +15,8 @@ namespace {
 using llvm::Value;
 using Values = std::vector<Value*>;
 
-constexpr int kRowLanes = 64;        // numerics.py, ROW_LANES
-constexpr int kRowSegment = 8192;    // numerics.py, ROW_SEGMENT
+constexpr int kRowLanes = 64;      // numerics.py, ROW_LANES
+constexpr int kRowSegment = 8192;  // numerics.py, ROW_SEGMENT
 constexpr int kBlockBytes = 4 * kRowLanes;
 
 class SoftmaxEmitter {
@@ -26,7 +26,8 @@ public:
     void emit();
 
 private:
-    /// Emits one block of 64 elements at byte `offset` of the row: takes and returns the carried values.
+    /// Emits one block of 64 elements at byte `offset` of the row: takes and returns the carried
+    /// values.
     using Block = std::function<Values(Value* offset, bool masked, const Values& carried)>;
 
     Values emit_blocks(Value* first, Value* end, const Values& carried, const Block& block);
@@ -34,11 +35,16 @@ private:
     Value* address(Value* row, Value* offset, int v) {
         return e_.advance(e_.advance(row, offset), int64_t{4} * e_.lanes * v);
     }
-    Value* tail() { return ir_.CreateAnd(e_.field_i64(offsetof(SoftmaxArgs, columns)), e_.constant(kRowLanes - 1)); }
+    Value* tail() {
+        return ir_.CreateAnd(e_.field_i64(offsetof(SoftmaxArgs, columns)),
+                             e_.constant(kRowLanes - 1));
+    }
     Value* has_tail() { return ir_.CreateICmpNE(tail(), e_.constant(0)); }
-    /// Bytes of the whole blocks of a row. Computed where it is used, as the others: registers are short.
+    /// Bytes of the whole blocks of a row. Computed where it is used, as the others: registers are
+    /// short.
     Value* whole_bytes() {
-        return e_.bytes_of(ir_.CreateAnd(e_.field_i64(offsetof(SoftmaxArgs, columns)), e_.constant(-kRowLanes)));
+        return e_.bytes_of(
+            ir_.CreateAnd(e_.field_i64(offsetof(SoftmaxArgs, columns)), e_.constant(-kRowLanes)));
     }
     Value* emit_maximum(Value* src);
     /// A row of dst that holds exponentials, and the splat of their sum.
@@ -50,22 +56,28 @@ private:
     void emit_scaling(const Exponentials& row);
     void scale_vector(const Exponentials& row, Value* offset, int v, bool masked);
     Value* row_of(Value* row, std::size_t pointer_field, std::size_t stride_field) {
-        return e_.advance(e_.field_pointer(pointer_field), ir_.CreateMul(row, e_.field_bytes(stride_field)));
+        return e_.advance(e_.field_pointer(pointer_field),
+                          ir_.CreateMul(row, e_.field_bytes(stride_field)));
     }
-    Value* src_row(Value* row) { return row_of(row, offsetof(SoftmaxArgs, src), offsetof(SoftmaxArgs, src_row)); }
-    Value* dst_row(Value* row) { return row_of(row, offsetof(SoftmaxArgs, dst), offsetof(SoftmaxArgs, dst_row)); }
+    Value* src_row(Value* row) {
+        return row_of(row, offsetof(SoftmaxArgs, src), offsetof(SoftmaxArgs, src_row));
+    }
+    Value* dst_row(Value* row) {
+        return row_of(row, offsetof(SoftmaxArgs, dst), offsetof(SoftmaxArgs, dst_row));
+    }
     void emit_rows();
     Value* exponential(Value* x);
     Value* reduce(Values values, const std::function<Value*(Value*, Value*)>& combine);
 
     Emitter e_;
     llvm::IRBuilder<>& ir_;
-    const int vectors_;  ///< vectors of a block
+    const int vectors_;     ///< vectors of a block
     Emitter::Masks masks_;  ///< of the tail that is being emitted
 };
 
 /// for (offset = first; offset < end; offset += 64 floats) carried = block(offset, carried)
-Values SoftmaxEmitter::emit_blocks(Value* first, Value* end, const Values& carried, const Block& block) {
+Values SoftmaxEmitter::emit_blocks(Value* first, Value* end, const Values& carried,
+                                   const Block& block) {
     llvm::BasicBlock* before = ir_.GetInsertBlock();
     llvm::BasicBlock* body = e_.block("blocks");
     llvm::BasicBlock* done = e_.block("blocks_done");
@@ -96,7 +108,8 @@ Values SoftmaxEmitter::emit_blocks(Value* first, Value* end, const Values& carri
 }
 
 /// if (condition) carried = block(offset, masked, carried)
-Values SoftmaxEmitter::emit_tail(Value* offset, Value* condition, const Values& carried, const Block& block) {
+Values SoftmaxEmitter::emit_tail(Value* offset, Value* condition, const Values& carried,
+                                 const Block& block) {
     llvm::BasicBlock* before = ir_.GetInsertBlock();
     llvm::BasicBlock* body = e_.block("tail");
     llvm::BasicBlock* done = e_.block("tail_done");
@@ -117,7 +130,8 @@ Values SoftmaxEmitter::emit_tail(Value* offset, Value* condition, const Values& 
     return after;
 }
 
-/// Halves until one lane is left, lane[i] = combine(lane[i], lane[i + n / 2]); returns the splat of it.
+/// Halves until one lane is left, lane[i] = combine(lane[i], lane[i + n / 2]); returns the splat of
+/// it.
 Value* SoftmaxEmitter::reduce(Values values, const std::function<Value*(Value*, Value*)>& combine) {
     for (std::size_t n = values.size() / 2; n >= 1; n /= 2) {
         for (std::size_t i = 0; i < n; ++i) values[i] = combine(values[i], values[i + n]);
@@ -146,7 +160,8 @@ Value* SoftmaxEmitter::exponential(Value* x) {
     p = e_.fma(p, r, e_.vector_constant(1.0f));
     auto* bits = llvm::FixedVectorType::get(ir_.getInt32Ty(), static_cast<unsigned>(e_.lanes));
     constexpr uint64_t kExponentShift = 23;
-    Value* power = ir_.CreateBitCast(ir_.CreateShl(ir_.CreateBitCast(shifted, bits), kExponentShift), e_.vector_type);
+    Value* power = ir_.CreateBitCast(
+        ir_.CreateShl(ir_.CreateBitCast(shifted, bits), kExponentShift), e_.vector_type);
     return ir_.CreateFMul(ir_.CreateFMul(p, power), e_.vector_constant(C::kDownscale));
 }
 
@@ -157,7 +172,9 @@ Value* SoftmaxEmitter::emit_maximum(Value* src) {
         Values now;
         for (int v = 0; v < vectors_; ++v) {
             Value* place = address(src, offset, v);
-            Value* x = masked ? e_.masked_select(masks_, v, e_.masked_load(masks_, v, place), lowest) : e_.load(place);
+            Value* x = masked
+                           ? e_.masked_select(masks_, v, e_.masked_load(masks_, v, place), lowest)
+                           : e_.load(place);
             now.push_back(e_.maximum(carried[static_cast<std::size_t>(v)], x));
         }
         return now;
@@ -167,9 +184,10 @@ Value* SoftmaxEmitter::emit_maximum(Value* src) {
     return reduce(maxima, [&](Value* a, Value* b) { return e_.maximum(a, b); });
 }
 
-/// Stores e = exp(x - m) and returns the splat of their segmented sum. Divides the row `scaled` on the way: its divisions
-/// and these multiplications use different units.
-Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum, const Exponentials* scaled) {
+/// Stores e = exp(x - m) and returns the splat of their segmented sum. Divides the row `scaled` on
+/// the way: its divisions and these multiplications use different units.
+Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum,
+                                         const Exponentials* scaled) {
     const Block block = [&](Value* offset, bool masked, const Values& carried) {
         Values now;
         for (int v = 0; v < vectors_; ++v) {
@@ -179,7 +197,8 @@ Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum,
             Value* power = exponential(ir_.CreateFSub(x, maximum));
             if (masked) {
                 e_.masked_store(masks_, v, power, address(dst, offset, v));
-                power = e_.masked_select(masks_, v, power, llvm::Constant::getNullValue(e_.vector_type));
+                power = e_.masked_select(masks_, v, power,
+                                         llvm::Constant::getNullValue(e_.vector_type));
             } else {
                 e_.store(power, address(dst, offset, v));
             }
@@ -203,11 +222,13 @@ Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum,
     Value* whole = whole_bytes();
     Value* end = ir_.CreateSelect(ir_.CreateICmpSLE(whole, next), whole, next);
     Values sums = emit_blocks(first, end, zeros, block);
-    // The tail belongs to this segment unless the whole blocks fill it: then it is a segment of its own.
+    // The tail belongs to this segment unless the whole blocks fill it: then it is a segment of its
+    // own.
     whole = whole_bytes();
     Value* has_room = ir_.CreateICmpSLT(whole, next);
     sums = emit_tail(whole, ir_.CreateAnd(has_tail(), has_room), sums, block);
-    Value* sum = ir_.CreateFAdd(total, reduce(sums, [&](Value* a, Value* b) { return ir_.CreateFAdd(a, b); }));
+    Value* sum = ir_.CreateFAdd(
+        total, reduce(sums, [&](Value* a, Value* b) { return ir_.CreateFAdd(a, b); }));
     Value* bytes = e_.field_bytes(offsetof(SoftmaxArgs, columns));
     first->addIncoming(next, ir_.GetInsertBlock());
     total->addIncoming(sum, ir_.GetInsertBlock());
@@ -219,7 +240,8 @@ Value* SoftmaxEmitter::emit_exponentials(Value* src, Value* dst, Value* maximum,
 void SoftmaxEmitter::scale_vector(const Exponentials& row, Value* offset, int v, bool masked) {
     Value* place = address(row.dst, offset, v);
     if (masked) {
-        e_.masked_store(masks_, v, ir_.CreateFDiv(e_.masked_load(masks_, v, place), row.total), place);
+        e_.masked_store(masks_, v, ir_.CreateFDiv(e_.masked_load(masks_, v, place), row.total),
+                        place);
     } else {
         e_.store(ir_.CreateFDiv(e_.load(place), row.total), place);
     }
@@ -234,13 +256,14 @@ void SoftmaxEmitter::emit_scaling(const Exponentials& row) {
     emit_tail(whole_bytes(), has_tail(), {}, block);
 }
 
-/// A pipeline over rows: while row i gets its exponentials, row i - 1 is divided and row i + 1 has its maximum taken
-/// before, so that no step waits for the halving trees of its own row.
+/// A pipeline over rows: while row i gets its exponentials, row i - 1 is divided and row i + 1 has
+/// its maximum taken before, so that no step waits for the halving trees of its own row.
 void SoftmaxEmitter::emit_rows() {
     Value* zero = e_.constant(0);
     Value* rows = e_.field_i64(offsetof(SoftmaxArgs, rows));
     Value* several = ir_.CreateICmpSGT(rows, e_.constant(1));
-    Value* total = emit_exponentials(src_row(zero), dst_row(zero), emit_maximum(src_row(zero)), nullptr);
+    Value* total =
+        emit_exponentials(src_row(zero), dst_row(zero), emit_maximum(src_row(zero)), nullptr);
     llvm::BasicBlock* first_end = ir_.GetInsertBlock();
     llvm::BasicBlock* second = e_.block("second_row");
     llvm::BasicBlock* last = e_.block("last_row");
@@ -284,7 +307,8 @@ void SoftmaxEmitter::emit() {
     llvm::BasicBlock* done = e_.block("done");
     Value* rows = e_.field_i64(offsetof(SoftmaxArgs, rows));
     Value* columns = e_.field_i64(offsetof(SoftmaxArgs, columns));
-    ir_.CreateCondBr(ir_.CreateAnd(ir_.CreateICmpSGT(rows, e_.constant(0)), ir_.CreateICmpSGT(columns, e_.constant(0))),
+    ir_.CreateCondBr(ir_.CreateAnd(ir_.CreateICmpSGT(rows, e_.constant(0)),
+                                   ir_.CreateICmpSGT(columns, e_.constant(0))),
                      begin, done);
     ir_.SetInsertPoint(begin);
     emit_rows();
@@ -296,6 +320,8 @@ void SoftmaxEmitter::emit() {
 
 }  // namespace
 
-void emit_softmax(llvm::Module& module, const MicrokernelSpec& spec) { SoftmaxEmitter(module, spec).emit(); }
+void emit_softmax(llvm::Module& module, const MicrokernelSpec& spec) {
+    SoftmaxEmitter(module, spec).emit();
+}
 
 }  // namespace whet::jit::cpu

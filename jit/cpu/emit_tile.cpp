@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// IR of tile microkernels: row tiles, taps, the unrolled reduction, start value, epilogue and store.
+// IR of tile microkernels: row tiles, taps, the unrolled reduction, start value, epilogue and
+// store.
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/Intrinsics.h>
 
@@ -32,24 +33,33 @@ public:
     void emit();
 
 private:
-    std::size_t index(int r, int v) const { return static_cast<std::size_t>(r * spec_.vectors + v); }
-    Value* is_whole() { return ir_.CreateICmpEQ(e_.field_i64(WHET_FIELD(lanes)), e_.constant(width_)); }
-    Value* tile_offset(std::size_t field) { return e_.bytes_of(ir_.CreateMul(tile_, e_.field_i64(field))); }
+    std::size_t index(int r, int v) const {
+        return static_cast<std::size_t>(r * spec_.vectors + v);
+    }
+    Value* is_whole() {
+        return ir_.CreateICmpEQ(e_.field_i64(WHET_FIELD(lanes)), e_.constant(width_));
+    }
+    Value* tile_offset(std::size_t field) {
+        return e_.bytes_of(ir_.CreateMul(tile_, e_.field_i64(field)));
+    }
     Operands make_operands(Value* scalar, Value* vector);
     Value* emit_scalar(const Operands& operands, int r, int step);
     Value* emit_vector(const Operands& operands, int r, int v, int step);
     void emit_step(const Operands& operands, Values& sums, int step);
     void emit_prefetch(const Operands& operands, int step);
     void advance_operands(Operands& operands, int steps);
-    Values emit_reduction_loop(const Operands& start, const Values& sums, Value* count, int steps, Operands* after);
+    Values emit_reduction_loop(const Operands& start, const Values& sums, Value* count, int steps,
+                               Operands* after);
     Values emit_reduction(Operands operands, Values sums);
     Values emit_taps(Value* scalar, Value* vector);
-    Values merge(llvm::BasicBlock* a, const Values& from_a, llvm::BasicBlock* b, const Values& from_b);
+    Values merge(llvm::BasicBlock* a, const Values& from_a, llvm::BasicBlock* b,
+                 const Values& from_b);
     void emit_finish(Values sums);
     Values emit_start(const Values& sums);
     Values emit_start_loaded(const Values& sums, Value* from_dst);
     Values emit_start_bias_row(const Values& sums);
-    Values scaled_onto_memory(const Values& sums, Value* first, Value* stride, Value* scale, bool masked);
+    Values scaled_onto_memory(const Values& sums, Value* first, Value* stride, Value* scale,
+                              bool masked);
     void store_rows(const Values& sums, bool masked);
 
     Emitter e_;
@@ -64,13 +74,16 @@ Operands TileEmitter::make_operands(Value* scalar, Value* vector) {
     Operands operands;
     operands.scalars = {scalar};
     operands.vectors = {vector};
-    const bool rows = spec_.scalar == ScalarForm::rows_strided || spec_.scalar == ScalarForm::general;
+    const bool rows =
+        spec_.scalar == ScalarForm::rows_strided || spec_.scalar == ScalarForm::general;
     if (rows) {
         operands.scalar_rows.emplace_back(e_, e_.field_bytes(WHET_FIELD(scalar_row)));
         operands.scalars = operands.scalar_rows[0].make_bases(scalar, spec_.rows);
     }
-    if (spec_.scalar != ScalarForm::rows_strided) operands.scalar_k = e_.field_bytes(WHET_FIELD(scalar_k));
-    if (spec_.vector != VectorForm::packed) operands.vector_k = e_.field_bytes(WHET_FIELD(vector_k));
+    if (spec_.scalar != ScalarForm::rows_strided)
+        operands.scalar_k = e_.field_bytes(WHET_FIELD(scalar_k));
+    if (spec_.vector != VectorForm::packed)
+        operands.vector_k = e_.field_bytes(WHET_FIELD(vector_k));
     if (spec_.vector == VectorForm::row_strided) {
         operands.vector_rows.emplace_back(e_, e_.field_bytes(WHET_FIELD(vector_row)));
         operands.vectors = operands.vector_rows[0].make_bases(vector, spec_.rows);
@@ -90,8 +103,9 @@ void TileEmitter::emit_prefetch(const Operands& operands, int step) {
                       ? e_.advance(operands.vectors[0], row_bytes * (step + spec_.prefetch))
                       : e_.advance(operands.vectors[0], operands.prefetch);
     for (int64_t at = 0; at < row_bytes; at += kLine) {
-        ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {e_.pointer},
-                            {e_.advance(base, at), ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
+        ir_.CreateIntrinsic(
+            llvm::Intrinsic::prefetch, {e_.pointer},
+            {e_.advance(base, at), ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
     }
 }
 
@@ -109,14 +123,16 @@ Value* TileEmitter::emit_scalar(const Operands& operands, int r, int step) {
 
 Value* TileEmitter::emit_vector(const Operands& operands, int r, int v, int step) {
     Value* row = operands.vectors[0];
-    if (!operands.vector_rows.empty()) row = RowAddresses(operands.vector_rows[0]).at(operands.vectors, r);
+    if (!operands.vector_rows.empty())
+        row = RowAddresses(operands.vector_rows[0]).at(operands.vectors, r);
     const int64_t moved = spec_.vector == VectorForm::packed ? int64_t{4} * width_ * step : 0;
     Value* address = e_.advance(row, moved + int64_t{4} * e_.lanes * v);
     return spec_.masked_loads ? e_.masked_load(masks_, v, address) : e_.load(address);
 }
 
-/// One reduction step. The shorter side of the tile is loaded at once, the other one by one between its FMAs: so
-/// rows * vectors + min(rows, vectors) + 1 registers live, as MicrokernelSpec::check counts.
+/// One reduction step. The shorter side of the tile is loaded at once, the other one by one between
+/// its FMAs: so rows * vectors + min(rows, vectors) + 1 registers live, as MicrokernelSpec::check
+/// counts.
 void TileEmitter::emit_step(const Operands& operands, Values& sums, int step) {
     emit_prefetch(operands, step);
     const bool own_vectors = spec_.vector == VectorForm::row_strided;
@@ -132,24 +148,28 @@ void TileEmitter::emit_step(const Operands& operands, Values& sums, int step) {
         for (int v = 0; v < spec_.vectors; ++v) {
             if (v > 0) e_.fence_schedule();
             Value* vector = emit_vector(operands, 0, v, step);
-            for (int r = 0; r < spec_.rows; ++r) add(r, v, scalars[static_cast<std::size_t>(r)], vector);
+            for (int r = 0; r < spec_.rows; ++r)
+                add(r, v, scalars[static_cast<std::size_t>(r)], vector);
         }
         return;
     }
     Values vectors;
-    for (int v = 0; v < spec_.vectors && !own_vectors; ++v) vectors.push_back(emit_vector(operands, 0, v, step));
+    for (int v = 0; v < spec_.vectors && !own_vectors; ++v)
+        vectors.push_back(emit_vector(operands, 0, v, step));
     Value* scalar = nullptr;
     for (int r = 0; r < spec_.rows; ++r) {
         if (scalar == nullptr || !uniform) scalar = emit_scalar(operands, r, step);
         for (int v = 0; v < spec_.vectors; ++v) {
             if (own_vectors && (r > 0 || v > 0)) e_.fence_schedule();
-            add(r, v, scalar, own_vectors ? emit_vector(operands, r, v, step) : vectors[static_cast<std::size_t>(v)]);
+            add(r, v, scalar,
+                own_vectors ? emit_vector(operands, r, v, step)
+                            : vectors[static_cast<std::size_t>(v)]);
         }
     }
 }
 
-/// Moves the bases on. Forms with a run-time stride a step move after every step (steps == 1), those whose steps
-/// are constant displacements move once for all of them.
+/// Moves the bases on. Forms with a run-time stride a step move after every step (steps == 1),
+/// those whose steps are constant displacements move once for all of them.
 void TileEmitter::advance_operands(Operands& operands, int steps) {
     const bool constant_scalar = spec_.scalar == ScalarForm::rows_strided;
     const bool constant_vector = spec_.vector == VectorForm::packed;
@@ -163,9 +183,10 @@ void TileEmitter::advance_operands(Operands& operands, int steps) {
     }
 }
 
-/// A loop of `count` > 0 iterations of `steps` steps; returns the sums and, in `after`, the moved bases.
-Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sums, Value* count, int steps,
-                                        Operands* after) {
+/// A loop of `count` > 0 iterations of `steps` steps; returns the sums and, in `after`, the moved
+/// bases.
+Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sums, Value* count,
+                                        int steps, Operands* after) {
     llvm::BasicBlock* before = ir_.GetInsertBlock();
     llvm::BasicBlock* body = e_.block(steps == 1 ? "reduce_one" : "reduce");
     ir_.CreateBr(body);
@@ -195,7 +216,8 @@ Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sum
     outgoing.insert(outgoing.end(), operands.scalars.begin(), operands.scalars.end());
     outgoing.insert(outgoing.end(), operands.vectors.begin(), operands.vectors.end());
     outgoing.insert(outgoing.end(), now.begin(), now.end());
-    for (std::size_t i = 0; i < nodes.size(); ++i) nodes[i]->addIncoming(outgoing[i], ir_.GetInsertBlock());
+    for (std::size_t i = 0; i < nodes.size(); ++i)
+        nodes[i]->addIncoming(outgoing[i], ir_.GetInsertBlock());
     llvm::BasicBlock* done = e_.block("reduced");
     ir_.CreateCondBr(ir_.CreateICmpNE(next, e_.constant(0)), body, done);
     ir_.SetInsertPoint(done);
@@ -203,7 +225,8 @@ Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sum
     return now;
 }
 
-Values TileEmitter::merge(llvm::BasicBlock* a, const Values& from_a, llvm::BasicBlock* b, const Values& from_b) {
+Values TileEmitter::merge(llvm::BasicBlock* a, const Values& from_a, llvm::BasicBlock* b,
+                          const Values& from_b) {
     Values merged;
     for (std::size_t i = 0; i < from_a.size(); ++i) {
         llvm::PHINode* node = ir_.CreatePHI(from_a[i]->getType(), 2);
@@ -229,7 +252,8 @@ Values TileEmitter::emit_reduction(Operands operands, Values sums) {
         ir_.CreateCondBr(ir_.CreateICmpSGT(count, e_.constant(0)), enter, join);
         ir_.SetInsertPoint(enter);
         Operands after;
-        Values reduced = emit_reduction_loop(operands, sums, count, unrolled ? spec_.unroll : 1, &after);
+        Values reduced =
+            emit_reduction_loop(operands, sums, count, unrolled ? spec_.unroll : 1, &after);
         llvm::BasicBlock* end = ir_.GetInsertBlock();
         ir_.CreateBr(join);
         join->moveAfter(end);
@@ -242,7 +266,8 @@ Values TileEmitter::emit_reduction(Operands operands, Values sums) {
 }
 
 Values TileEmitter::emit_taps(Value* scalar, Value* vector) {
-    Values zeros(static_cast<std::size_t>(spec_.rows * spec_.vectors), llvm::Constant::getNullValue(e_.vector_type));
+    Values zeros(static_cast<std::size_t>(spec_.rows * spec_.vectors),
+                 llvm::Constant::getNullValue(e_.vector_type));
     if (!spec_.taps) return emit_reduction(make_operands(scalar, vector), zeros);
 
     llvm::BasicBlock* before = ir_.GetInsertBlock();
@@ -262,7 +287,8 @@ Values TileEmitter::emit_taps(Value* scalar, Value* vector) {
     Value* vector_offset = ir_.CreateAlignedLoad(e_.i64, e_.advance(pair, 8), llvm::Align(8));
     Value* scalar_tap = e_.advance(scalar, e_.bytes_of(scalar_offset));
     Value* vector_tap = e_.advance(vector, e_.bytes_of(vector_offset));
-    Values sums = emit_reduction(make_operands(scalar_tap, vector_tap), Values(nodes.begin(), nodes.end()));
+    Values sums =
+        emit_reduction(make_operands(scalar_tap, vector_tap), Values(nodes.begin(), nodes.end()));
     llvm::BasicBlock* end = ir_.GetInsertBlock();
     Value* next = ir_.CreateAdd(tap, e_.constant(1));
     tap->addIncoming(next, end);
@@ -273,8 +299,10 @@ Values TileEmitter::emit_taps(Value* scalar, Value* vector) {
     return merge(before, zeros, end, sums);
 }
 
-/// fma(alpha, sum, scale * memory): the start value from dst (stride of rows) or from the bias (stride 0).
-Values TileEmitter::scaled_onto_memory(const Values& sums, Value* first, Value* stride, Value* scale, bool masked) {
+/// fma(alpha, sum, scale * memory): the start value from dst (stride of rows) or from the bias
+/// (stride 0).
+Values TileEmitter::scaled_onto_memory(const Values& sums, Value* first, Value* stride,
+                                       Value* scale, bool masked) {
     Value* alpha = e_.splat(e_.field_f32(WHET_FIELD(alpha)));
     Values result;
     Value* row = first;
@@ -289,13 +317,15 @@ Values TileEmitter::scaled_onto_memory(const Values& sums, Value* first, Value* 
     return result;
 }
 
-/// Starts dst, beta * dst and bias[lane] are one load: an address, a row stride and a scale (1 is exact).
+/// Starts dst, beta * dst and bias[lane] are one load: an address, a row stride and a scale (1 is
+/// exact).
 Values TileEmitter::emit_start_loaded(const Values& sums, Value* start) {
     Value* from_bias = ir_.CreateICmpEQ(start, e_.constant(kStartBiasLane));
     Value* dst = e_.advance(e_.field_pointer(WHET_FIELD(dst)), tile_offset(WHET_FIELD(dst_tile)));
     Value* bias = e_.field_pointer(WHET_FIELD(bias));
     Value* first = ir_.CreateSelect(from_bias, bias, dst);
-    Value* stride = ir_.CreateSelect(from_bias, e_.constant(0), e_.field_bytes(WHET_FIELD(dst_row)));
+    Value* stride =
+        ir_.CreateSelect(from_bias, e_.constant(0), e_.field_bytes(WHET_FIELD(dst_row)));
     Value* beta = e_.advance(e_.function->getArg(0), static_cast<int64_t>(WHET_FIELD(beta)));
     Value* is_scaled = ir_.CreateICmpEQ(start, e_.constant(kStartScaled));
     Value* scale = e_.splat(e_.load_scalar(ir_.CreateSelect(is_scaled, beta, e_.one())));
@@ -315,12 +345,14 @@ Values TileEmitter::emit_start_loaded(const Values& sums, Value* start) {
 }
 
 Values TileEmitter::emit_start_bias_row(const Values& sums) {
-    Value* bias = e_.advance(e_.field_pointer(WHET_FIELD(bias)), tile_offset(WHET_FIELD(bias_tile)));
+    Value* bias =
+        e_.advance(e_.field_pointer(WHET_FIELD(bias)), tile_offset(WHET_FIELD(bias_tile)));
     Value* alpha = e_.splat(e_.field_f32(WHET_FIELD(alpha)));
     Values result;
     for (int r = 0; r < spec_.rows; ++r) {
         Value* start = e_.splat(e_.load_scalar(e_.advance(bias, int64_t{4} * r)));
-        for (int v = 0; v < spec_.vectors; ++v) result.push_back(e_.fma(alpha, sums[index(r, v)], start));
+        for (int v = 0; v < spec_.vectors; ++v)
+            result.push_back(e_.fma(alpha, sums[index(r, v)], start));
     }
     return result;
 }
@@ -344,7 +376,8 @@ Values TileEmitter::emit_start(const Values& sums) {
     ir_.SetInsertPoint(zero);
     Values from_zero;
     Value* alpha = e_.splat(e_.field_f32(WHET_FIELD(alpha)));
-    for (Value* sum : sums) from_zero.push_back(e_.fma(alpha, sum, llvm::Constant::getNullValue(e_.vector_type)));
+    for (Value* sum : sums)
+        from_zero.push_back(e_.fma(alpha, sum, llvm::Constant::getNullValue(e_.vector_type)));
 
     llvm::BasicBlock* join = e_.block("start_done");
     for (llvm::BasicBlock* end : {loaded_end, bias_row, zero}) {
@@ -385,10 +418,12 @@ void TileEmitter::emit_finish(Values sums) {
         llvm::BasicBlock* before = ir_.GetInsertBlock();
         llvm::BasicBlock* epilogue = e_.block("epilogue");
         llvm::BasicBlock* join = e_.block("finished");
-        ir_.CreateCondBr(ir_.CreateICmpNE(e_.field_i64(WHET_FIELD(finish)), e_.constant(0)), epilogue, join);
+        ir_.CreateCondBr(ir_.CreateICmpNE(e_.field_i64(WHET_FIELD(finish)), e_.constant(0)),
+                         epilogue, join);
         ir_.SetInsertPoint(epilogue);
         Values clipped;
-        for (Value* sum : sums) clipped.push_back(e_.maximum(llvm::Constant::getNullValue(e_.vector_type), sum));
+        for (Value* sum : sums)
+            clipped.push_back(e_.maximum(llvm::Constant::getNullValue(e_.vector_type), sum));
         ir_.CreateBr(join);
         ir_.SetInsertPoint(join);
         sums = merge(before, sums, epilogue, clipped);
@@ -422,8 +457,10 @@ void TileEmitter::emit() {
     llvm::PHINode* tile = ir_.CreatePHI(e_.i64, 2);
     tile->addIncoming(e_.constant(0), begin);
     tile_ = tile;
-    Value* scalar = e_.advance(e_.field_pointer(WHET_FIELD(scalar)), tile_offset(WHET_FIELD(scalar_tile)));
-    Value* vector = e_.advance(e_.field_pointer(WHET_FIELD(vector)), tile_offset(WHET_FIELD(vector_tile)));
+    Value* scalar =
+        e_.advance(e_.field_pointer(WHET_FIELD(scalar)), tile_offset(WHET_FIELD(scalar_tile)));
+    Value* vector =
+        e_.advance(e_.field_pointer(WHET_FIELD(vector)), tile_offset(WHET_FIELD(vector_tile)));
     emit_finish(emit_taps(scalar, vector));
     Value* next = ir_.CreateAdd(tile, e_.constant(1));
     tile->addIncoming(next, ir_.GetInsertBlock());
@@ -435,6 +472,8 @@ void TileEmitter::emit() {
 
 }  // namespace
 
-void emit_tile(llvm::Module& module, const MicrokernelSpec& spec) { TileEmitter(module, spec).emit(); }
+void emit_tile(llvm::Module& module, const MicrokernelSpec& spec) {
+    TileEmitter(module, spec).emit();
+}
 
 }  // namespace whet::jit::cpu

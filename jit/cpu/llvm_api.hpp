@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C function table between Whet and libwhet_llvm.so: plain data only, so that the two may differ in everything else.
+// The C function table between Whet and libwhet_llvm.so: plain data only, so that the two may
+// differ in everything else.
 #pragma once
 
 #include <cstddef>
@@ -28,8 +29,9 @@ struct whet_llvm_api {
     void* (*open)();
     void (*close)(void* session);
     void (*compile)(void* session, const char* spec, whet_llvm_answer* answer);
-    void (*check)(void* session, const char* spec, const uint8_t* bytes, uint64_t byte_count, uint32_t entry,
-                  uint32_t text_bytes, int32_t want_disassembly, whet_llvm_answer* answer);
+    void (*check)(void* session, const char* spec, const uint8_t* bytes, uint64_t byte_count,
+                  uint32_t entry, uint32_t text_bytes, int32_t want_disassembly,
+                  whet_llvm_answer* answer);
     void (*release)(whet_llvm_answer* answer);
 };
 

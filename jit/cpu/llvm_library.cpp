@@ -53,8 +53,8 @@ void compile(void* session, const char* text, whet_llvm_answer* out) {
     fill(out, base::Code::ok, std::move(answer));
 }
 
-void check(void* session, const char* text, const uint8_t* bytes, uint64_t byte_count, uint32_t entry,
-           uint32_t text_bytes, int32_t want_disassembly, whet_llvm_answer* out) {
+void check(void* session, const char* text, const uint8_t* bytes, uint64_t byte_count,
+           uint32_t entry, uint32_t text_bytes, int32_t want_disassembly, whet_llvm_answer* out) {
     *out = {};
     auto spec = MicrokernelSpec::parse(text);
     if (!spec) return fail(out, spec.error());
@@ -80,7 +80,8 @@ void release(whet_llvm_answer* answer) {
 
 extern "C" __attribute__((visibility("default"))) const whet_llvm_api* whet_llvm_api_v1() {
     using namespace whet::jit;
-    static const whet_llvm_api table = {cpu::kLlvmApiVersion, kGeneratorVersion, cpu::open_session, cpu::close_session,
-                                        cpu::compile,         cpu::check,        cpu::release};
+    static const whet_llvm_api table = {cpu::kLlvmApiVersion, kGeneratorVersion, cpu::open_session,
+                                        cpu::close_session,   cpu::compile,      cpu::check,
+                                        cpu::release};
     return &table;
 }

@@ -15,7 +15,8 @@ base::Result<std::vector<Blob>> build_all(Compiler& compiler) {
         WHET_TRY(Blob blob, compiler.compile(spec));
         WHET_TRY(const StaticReport report, compiler.check(blob, false));
         if (!report.accepted) {
-            return base::make_error(base::Code::verify_failed, "%s: %s", spec.print().c_str(), report.reason.c_str());
+            return base::make_error(base::Code::verify_failed, "%s: %s", spec.print().c_str(),
+                                    report.reason.c_str());
         }
         blobs.push_back(std::move(blob));
     }

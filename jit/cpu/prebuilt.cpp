@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Layout of microkernels.bin: header, entries sorted by spec text, texts, blobs on 64-byte boundaries.
+// Layout of microkernels.bin: header, entries sorted by spec text, texts, blobs on 64-byte
+// boundaries.
 #include "jit/cpu/prebuilt.hpp"
 
 #include <fcntl.h>
@@ -44,9 +45,13 @@ uint64_t checksum_of(const uint8_t* bytes, std::size_t count) {
     return hash;
 }
 
-std::size_t align_up(std::size_t value) { return (value + kBlobAlignment - 1) / kBlobAlignment * kBlobAlignment; }
+std::size_t align_up(std::size_t value) {
+    return (value + kBlobAlignment - 1) / kBlobAlignment * kBlobAlignment;
+}
 
-bool inside(uint64_t offset, uint64_t bytes, uint64_t whole) { return offset <= whole && bytes <= whole - offset; }
+bool inside(uint64_t offset, uint64_t bytes, uint64_t whole) {
+    return offset <= whole && bytes <= whole - offset;
+}
 
 }  // namespace
 
@@ -62,35 +67,44 @@ struct Prebuilt::Mapping {
 
 base::Result<Prebuilt> Prebuilt::open(const std::string& path) {
     const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) return base::make_error(base::Code::io_error, "cannot open %s: %s", path.c_str(), std::strerror(errno));
+    if (file < 0)
+        return base::make_error(base::Code::io_error, "cannot open %s: %s", path.c_str(),
+                                std::strerror(errno));
     struct stat status = {};
-    const bool sized = fstat(file, &status) == 0 && status.st_size >= static_cast<off_t>(sizeof(Header));
+    const bool sized =
+        fstat(file, &status) == 0 && status.st_size >= static_cast<off_t>(sizeof(Header));
     const auto size = static_cast<std::size_t>(sized ? status.st_size : 0);
     void* mapped = sized ? mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file, 0) : MAP_FAILED;
     close(file);
-    if (mapped == MAP_FAILED) return base::make_error(base::Code::io_error, "cannot map %s", path.c_str());
+    if (mapped == MAP_FAILED)
+        return base::make_error(base::Code::io_error, "cannot map %s", path.c_str());
 
     Prebuilt prebuilt;
     prebuilt.mapping_ = std::make_shared<const Mapping>(static_cast<const uint8_t*>(mapped), size);
     const uint8_t* bytes = prebuilt.mapping_->bytes;
     Header header;
     std::memcpy(&header, bytes, sizeof header);
-    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 || header.generator != kGeneratorVersion) {
-        return base::make_error(base::Code::io_error, "%s is not a file of generator version %u", path.c_str(),
-                                kGeneratorVersion);
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
+        header.generator != kGeneratorVersion) {
+        return base::make_error(base::Code::io_error, "%s is not a file of generator version %u",
+                                path.c_str(), kGeneratorVersion);
     }
-    if (header.file_bytes != size || !inside(sizeof header, uint64_t{header.count} * sizeof(Entry), size) ||
+    if (header.file_bytes != size ||
+        !inside(sizeof header, uint64_t{header.count} * sizeof(Entry), size) ||
         header.checksum != checksum_of(bytes + sizeof header, size - sizeof header)) {
         return base::make_error(base::Code::io_error, "%s is damaged", path.c_str());
     }
     for (uint32_t i = 0; i < header.count; ++i) {
         Entry entry;
         std::memcpy(&entry, bytes + sizeof header + i * sizeof entry, sizeof entry);
-        if (!inside(entry.text_offset, entry.text_bytes, size) || !inside(entry.blob_offset, entry.blob_bytes, size)) {
+        if (!inside(entry.text_offset, entry.text_bytes, size) ||
+            !inside(entry.blob_offset, entry.blob_bytes, size)) {
             return base::make_error(base::Code::io_error, "%s is damaged", path.c_str());
         }
-        prebuilt.texts_.emplace_back(reinterpret_cast<const char*>(bytes + entry.text_offset), entry.text_bytes);
-        prebuilt.views_.push_back({{bytes + entry.blob_offset, entry.blob_bytes}, entry.entry, entry.code_bytes});
+        prebuilt.texts_.emplace_back(reinterpret_cast<const char*>(bytes + entry.text_offset),
+                                     entry.text_bytes);
+        prebuilt.views_.push_back(
+            {{bytes + entry.blob_offset, entry.blob_bytes}, entry.entry, entry.code_bytes});
     }
     return prebuilt;
 }
@@ -105,7 +119,8 @@ std::optional<BlobView> Prebuilt::find(const MicrokernelSpec& spec) const {
 std::optional<Blob> Prebuilt::copy(const MicrokernelSpec& spec) const {
     const auto view = find(spec);
     if (!view) return std::nullopt;
-    return Blob{spec, std::vector<uint8_t>(view->bytes.begin(), view->bytes.end()), view->entry, view->text_bytes};
+    return Blob{spec, std::vector<uint8_t>(view->bytes.begin(), view->bytes.end()), view->entry,
+                view->text_bytes};
 }
 
 base::Result<void> write_prebuilt(const std::string& path, std::vector<Blob> blobs) {
@@ -117,7 +132,8 @@ base::Result<void> write_prebuilt(const std::string& path, std::vector<Blob> blo
     for (std::size_t i = 0; i < sorted.size(); ++i) {
         const std::string& text = sorted[i].first;
         if (i > 0 && text == sorted[i - 1].first) {
-            return base::make_error(base::Code::invalid_argument, "%s is listed twice", text.c_str());
+            return base::make_error(base::Code::invalid_argument, "%s is listed twice",
+                                    text.c_str());
         }
         entries[i].text_offset = static_cast<uint32_t>(bytes.size());
         entries[i].text_bytes = static_cast<uint32_t>(text.size());
@@ -133,7 +149,8 @@ base::Result<void> write_prebuilt(const std::string& path, std::vector<Blob> blo
         bytes.insert(bytes.end(), blob.bytes.begin(), blob.bytes.end());
     }
     bytes.resize(align_up(bytes.size()));
-    if (!entries.empty()) std::memcpy(bytes.data() + sizeof(Header), entries.data(), entries.size() * sizeof(Entry));
+    if (!entries.empty())
+        std::memcpy(bytes.data() + sizeof(Header), entries.data(), entries.size() * sizeof(Entry));
     Header header = {};
     std::memcpy(header.magic, kMagic, sizeof kMagic);
     header.generator = kGeneratorVersion;
@@ -144,7 +161,8 @@ base::Result<void> write_prebuilt(const std::string& path, std::vector<Blob> blo
 
     const std::string aside = path + ".new";
     std::FILE* file = std::fopen(aside.c_str(), "wb");
-    if (file == nullptr) return base::make_error(base::Code::io_error, "cannot write %s", aside.c_str());
+    if (file == nullptr)
+        return base::make_error(base::Code::io_error, "cannot write %s", aside.c_str());
     const bool written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
     const bool closed = std::fclose(file) == 0;
     if (!written || !closed || std::rename(aside.c_str(), path.c_str()) != 0) {

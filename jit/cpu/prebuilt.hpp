@@ -25,8 +25,8 @@ struct BlobView {
     uint32_t text_bytes = 0;
 };
 
-/// A read-only mapping of the file. Movable; thread-safe after open. Its blobs passed the static check when they were
-/// made; the file carries a checksum against damage, not against an enemy.
+/// A read-only mapping of the file. Movable; thread-safe after open. Its blobs passed the static
+/// check when they were made; the file carries a checksum against damage, not against an enemy.
 class Prebuilt {
 public:
     /// io_error: no such file, damaged, or of another generator version.

@@ -7,8 +7,8 @@ namespace {
 
 constexpr uint8_t kUnroll = 4;
 
-/// Tiles of `vectors` vectors with every number of rows up to `last_row`: schedules cut rows into equal tiles, so that
-/// any height may be asked for. The shorter half is rare in convolutions.
+/// Tiles of `vectors` vectors with every number of rows up to `last_row`: schedules cut rows into
+/// equal tiles, so that any height may be asked for. The shorter half is rare in convolutions.
 struct Ladder {
     Isa isa;
     uint8_t vectors;
@@ -16,22 +16,29 @@ struct Ladder {
     uint8_t first_depthwise_row, last_depthwise_row;
 
     MicrokernelSpec tile(int rows, ScalarForm scalar, VectorForm vector, Epilogue epilogue) const {
-        return {.isa = isa, .rows = static_cast<uint8_t>(rows), .vectors = vectors, .unroll = kUnroll,
-                .scalar = scalar, .vector = vector, .epilogue = epilogue};
+        return {.isa = isa,
+                .rows = static_cast<uint8_t>(rows),
+                .vectors = vectors,
+                .unroll = kUnroll,
+                .scalar = scalar,
+                .vector = vector,
+                .epilogue = epilogue};
     }
     int first_long_row() const { return last_row / 2 + 1; }
 };
 
 constexpr Ladder kLadders[] = {
-    {Isa::avx512, 1, 24, 14, 24}, {Isa::avx512, 2, 14, 7, 12}, {Isa::avx512, 3, 9, 4, 8}, {Isa::avx512, 4, 6, 3, 6},
-    {Isa::avx2, 1, 12, 4, 8},     {Isa::avx2, 2, 6, 2, 4},     {Isa::avx2, 3, 4, 1, 2},   {Isa::avx2, 4, 3, 1, 2},
+    {Isa::avx512, 1, 24, 14, 24}, {Isa::avx512, 2, 14, 7, 12}, {Isa::avx512, 3, 9, 4, 8},
+    {Isa::avx512, 4, 6, 3, 6},    {Isa::avx2, 1, 12, 4, 8},    {Isa::avx2, 2, 6, 2, 4},
+    {Isa::avx2, 3, 4, 1, 2},      {Isa::avx2, 4, 3, 1, 2},
 };
 
 constexpr ScalarForm kProductScalars[] = {ScalarForm::rows_strided, ScalarForm::packed};
 constexpr VectorForm kVectors[] = {VectorForm::packed, VectorForm::strided};
 
-/// Matrix products and 1x1 convolutions: either operand packed or in place, the vector one masked at its right edge.
-/// One-vector tiles serve narrow results only: their right edge is scratch, their epilogues are compiled when asked for.
+/// Matrix products and 1x1 convolutions: either operand packed or in place, the vector one masked
+/// at its right edge. One-vector tiles serve narrow results only: their right edge is scratch,
+/// their epilogues are compiled when asked for.
 void add_products(const Ladder& ladder, Epilogue epilogue, std::vector<MicrokernelSpec>& specs) {
     for (int rows = 1; rows <= ladder.last_row; ++rows) {
         for (const ScalarForm scalar : kProductScalars) {
@@ -46,8 +53,8 @@ void add_products(const Ladder& ladder, Epilogue epilogue, std::vector<Microkern
     }
 }
 
-/// Convolutions: weights (packed, or in place: general) broadcast over image rows, and pixels broadcast over packed
-/// weights.
+/// Convolutions: weights (packed, or in place: general) broadcast over image rows, and pixels
+/// broadcast over packed weights.
 void add_taps(const Ladder& ladder, Epilogue epilogue, std::vector<MicrokernelSpec>& specs) {
     for (int rows = ladder.first_long_row(); rows <= ladder.last_row; ++rows) {
         for (const ScalarForm scalar : {ScalarForm::packed, ScalarForm::general}) {
@@ -62,7 +69,8 @@ void add_taps(const Ladder& ladder, Epilogue epilogue, std::vector<MicrokernelSp
 
 void add_depthwise(const Ladder& ladder, Epilogue epilogue, std::vector<MicrokernelSpec>& specs) {
     for (int rows = ladder.first_depthwise_row; rows <= ladder.last_depthwise_row; ++rows) {
-        MicrokernelSpec spec = ladder.tile(rows, ScalarForm::uniform, VectorForm::row_strided, epilogue);
+        MicrokernelSpec spec =
+            ladder.tile(rows, ScalarForm::uniform, VectorForm::row_strided, epilogue);
         spec.unroll = 1;  // one channel: a tap is one step
         spec.taps = 1;
         specs.push_back(spec);
@@ -82,7 +90,11 @@ std::vector<MicrokernelSpec> prebuilt_specs() {
         }
     }
     for (const Isa isa : {Isa::avx2, Isa::avx512}) {
-        specs.push_back({.kind = MicrokernelKind::softmax, .isa = isa, .vectors = 0, .scalar = {}, .vector = {}});
+        specs.push_back({.kind = MicrokernelKind::softmax,
+                         .isa = isa,
+                         .vectors = 0,
+                         .scalar = {},
+                         .vector = {}});
     }
     return specs;
 }

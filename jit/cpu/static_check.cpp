@@ -2,6 +2,7 @@
 // Decoding of a blob's text and the rules it must keep.
 #include "jit/cpu/static_check.hpp"
 
+#include <llvm/ADT/StringExtras.h>
 #include <llvm/MC/MCAsmInfo.h>
 #include <llvm/MC/MCContext.h>
 #include <llvm/MC/MCDisassembler/MCDisassembler.h>
@@ -12,7 +13,6 @@
 #include <llvm/MC/MCRegisterInfo.h>
 #include <llvm/MC/MCSubtargetInfo.h>
 #include <llvm/MC/MCTargetOptions.h>
-#include <llvm/ADT/StringExtras.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Support/raw_ostream.h>
 
@@ -40,7 +40,7 @@ struct Instruction {
     StringRef name;  ///< LLVM's opcode name, e.g. VFMADD231PSZr
     std::optional<Memory> memory;
     std::optional<uint64_t> target;  ///< of a direct branch
-    bool reads = false;   ///< memory
+    bool reads = false;              ///< memory
     bool writes = false;
     bool is_branch = false;
 };
@@ -82,18 +82,109 @@ constexpr struct {
 /// Opcode names a microkernel may use: exact, or with a closing '*' every name that begins so.
 constexpr const char* kAllowed[] = {
     // general registers: addresses, counters, masks
-    "MOV64r*", "MOV64mr", "MOV32r*", "MOV8r*", "MOV8mr", "MOVZX32r*", "LEA64r", "LEA64_32r", "ADD64*", "SUB64*", "SUB32r*", "IMUL64r*", "SHL64ri",
-    "SHL32ri", "SHR64ri", "SHR32ri", "SAR64ri", "SAR64r1", "SHR64r1", "SHL64r1",  "AND64*", "AND32*", "AND8*", "OR64r*", "OR32r*", "OR8r*", "XOR32rr",
-    "XOR64rr", "XOR8*", "INC64r", "DEC64r", "NEG64r", "NEG32r", "NEG8r", "NOT32r", "NOT64r", "CMP64*", "CMP32*", "CMP8*", "TEST64*", "TEST32*", "TEST8*", "SETCCr",
-    "CMOV64rr", "CMOV64rm", "CMOV32rr", "CMOV32rm", "BZHI*", "SHRX64r*", "SHLX64r*", "SHRX32r*", "PUSH64r",
-    "POP64r", "JCC_*", "JMP_*", "RET64", "NOOP*", "PREFETCHT0",
+    "MOV64r*",
+    "MOV64mr",
+    "MOV32r*",
+    "MOV8r*",
+    "MOV8mr",
+    "MOVZX32r*",
+    "LEA64r",
+    "LEA64_32r",
+    "ADD64*",
+    "SUB64*",
+    "SUB32r*",
+    "IMUL64r*",
+    "SHL64ri",
+    "SHL32ri",
+    "SHR64ri",
+    "SHR32ri",
+    "SAR64ri",
+    "SAR64r1",
+    "SHR64r1",
+    "SHL64r1",
+    "AND64*",
+    "AND32*",
+    "AND8*",
+    "OR64r*",
+    "OR32r*",
+    "OR8r*",
+    "XOR32rr",
+    "XOR64rr",
+    "XOR8*",
+    "INC64r",
+    "DEC64r",
+    "NEG64r",
+    "NEG32r",
+    "NEG8r",
+    "NOT32r",
+    "NOT64r",
+    "CMP64*",
+    "CMP32*",
+    "CMP8*",
+    "TEST64*",
+    "TEST32*",
+    "TEST8*",
+    "SETCCr",
+    "CMOV64rr",
+    "CMOV64rm",
+    "CMOV32rr",
+    "CMOV32rm",
+    "BZHI*",
+    "SHRX64r*",
+    "SHLX64r*",
+    "SHRX32r*",
+    "PUSH64r",
+    "POP64r",
+    "JCC_*",
+    "JMP_*",
+    "RET64",
+    "NOOP*",
+    "PREFETCHT0",
     // masks
-    "KMOVDkr", "KMOVWkr", "KMOVQkr", "KMOVDkk", "KMOVWkk", "KSHIFTR*", "VMASKMOVPSYrm", "VMASKMOVPSYmr",
+    "KMOVDkr",
+    "KMOVWkr",
+    "KMOVQkr",
+    "KMOVDkk",
+    "KMOVWkk",
+    "KSHIFTR*",
+    "VMASKMOVPSYrm",
+    "VMASKMOVPSYmr",
     // f32 vectors
-    "VMOVUPS*", "VMOVAPS*", "VMOVSSrm", "VMOVSSZrm", "VMOVDI2PDI*", "VBROADCASTSS*", "VFMADD132PS*", "VFMADD213PS*", "VFMADD231PS*",
-    "VADDPS*", "VSUBPS*", "VMULPS*", "VDIVPS*", "VMAXPS*", "VMINPS*", "VXORPS*", "VPXOR*", "VPSLLD*", "VBLENDVPS*", "VBLENDMPS*",
-    "VSHUFP*", "VPERMILP*", "VEXTRACTF*", "VPERM2F128*", "VPERMPD*", "VSHUFF64X2*", "VSHUFF32X4*",
-    "VMOVSHDUP*", "VUNPCKHPD*", "VADDSS*", "VMAXSS*", "VZEROUPPER", "VMOVHLPS*", "VPSHUFD*", "VMOVDDUP*",
+    "VMOVUPS*",
+    "VMOVAPS*",
+    "VMOVSSrm",
+    "VMOVSSZrm",
+    "VMOVDI2PDI*",
+    "VBROADCASTSS*",
+    "VFMADD132PS*",
+    "VFMADD213PS*",
+    "VFMADD231PS*",
+    "VADDPS*",
+    "VSUBPS*",
+    "VMULPS*",
+    "VDIVPS*",
+    "VMAXPS*",
+    "VMINPS*",
+    "VXORPS*",
+    "VPXOR*",
+    "VPSLLD*",
+    "VBLENDVPS*",
+    "VBLENDMPS*",
+    "VSHUFP*",
+    "VPERMILP*",
+    "VEXTRACTF*",
+    "VPERM2F128*",
+    "VPERMPD*",
+    "VSHUFF64X2*",
+    "VSHUFF32X4*",
+    "VMOVSHDUP*",
+    "VUNPCKHPD*",
+    "VADDSS*",
+    "VMAXSS*",
+    "VZEROUPPER",
+    "VMOVHLPS*",
+    "VPSHUFD*",
+    "VMOVDDUP*",
 };
 
 bool matches(StringRef name, StringRef pattern) {
@@ -109,18 +200,12 @@ bool is_allowed(StringRef name) {
 bool is_fma(StringRef name) { return name.starts_with("VFMADD"); }
 bool is_prefetch(StringRef name) { return name.starts_with("PREFETCH"); }
 bool is_vector(StringRef name) { return name.starts_with("V"); }
-bool is_stack(const Instruction& i) {
-    return i.memory && i.memory->base == "RSP";
-}
+bool is_stack(const Instruction& i) { return i.memory && i.memory->base == "RSP"; }
 
 /// Bytes that a vector instruction moves, by its name.
-int64_t vector_bytes(StringRef name) { return name.contains('Z') ? 64 : name.contains('Y') ? 32 : 16; }
-
-/// A refusal, or "" when the rule holds.
-struct Verdict {
-    const Instruction* at = nullptr;
-    std::string reason;
-};
+int64_t vector_bytes(StringRef name) {
+    return name.contains('Z') ? 64 : name.contains('Y') ? 32 : 16;
+}
 
 }  // namespace
 
@@ -141,7 +226,9 @@ struct StaticChecker::Tools {
     std::optional<Instruction> decode(const Blob& blob, uint64_t offset);
     std::optional<Memory> memory_of(const llvm::MCInst& inst);
     std::string text_of(const Instruction& instruction);
-    StringRef name_of(llvm::MCRegister reg) { return reg ? StringRef(registers->getName(reg)) : StringRef(); }
+    StringRef name_of(llvm::MCRegister reg) {
+        return reg ? StringRef(registers->getName(reg)) : StringRef();
+    }
     bool writes_register(const Instruction& instruction, StringRef name);
     bool copies_stack_pointer(const Instruction& instruction);
 };
@@ -155,17 +242,20 @@ void StaticChecker::Tools::open() {
     subtarget.reset(target->createMCSubtargetInfo(triple, "x86-64-v4", ""));
     instructions.reset(target->createMCInstrInfo());
     analysis.reset(target->createMCInstrAnalysis(instructions.get()));
-    context = std::make_unique<llvm::MCContext>(triple, assembler.get(), registers.get(), subtarget.get());
+    context = std::make_unique<llvm::MCContext>(triple, assembler.get(), registers.get(),
+                                                subtarget.get());
     disassembler.reset(target->createMCDisassembler(*subtarget, *context));
     constexpr unsigned kIntelSyntax = 1;
-    printer.reset(target->createMCInstPrinter(triple, kIntelSyntax, *assembler, *instructions, *registers));
+    printer.reset(
+        target->createMCInstPrinter(triple, kIntelSyntax, *assembler, *instructions, *registers));
     if (printer) printer->setPrintImmHex(true);
 }
 
 std::optional<Memory> StaticChecker::Tools::memory_of(const llvm::MCInst& inst) {
     const llvm::MCInstrDesc& description = instructions->get(inst.getOpcode());
     constexpr unsigned kParts = 5;  // base, scale, index, displacement, segment
-    for (unsigned i = 0; i + kParts <= inst.getNumOperands() && i < description.getNumOperands(); ++i) {
+    for (unsigned i = 0; i + kParts <= inst.getNumOperands() && i < description.getNumOperands();
+         ++i) {
         if (description.operands()[i].OperandType != llvm::MCOI::OPERAND_MEMORY) continue;
         Memory memory;
         memory.base = name_of(inst.getOperand(i).getReg());
@@ -182,7 +272,8 @@ std::optional<Instruction> StaticChecker::Tools::decode(const Blob& blob, uint64
     decoded.offset = offset;
     const llvm::ArrayRef<uint8_t> bytes(blob.bytes.data() + offset, blob.text_bytes - offset);
     if (disassembler->getInstruction(decoded.inst, decoded.size, bytes, offset, llvm::nulls()) !=
-            llvm::MCDisassembler::Success || decoded.size == 0) {
+            llvm::MCDisassembler::Success ||
+        decoded.size == 0) {
         return std::nullopt;
     }
     const llvm::MCInstrDesc& description = instructions->get(decoded.inst.getOpcode());
@@ -211,7 +302,8 @@ std::string StaticChecker::Tools::text_of(const Instruction& instruction) {
 
 bool StaticChecker::Tools::writes_register(const Instruction& instruction, StringRef name) {
     const llvm::MCInstrDesc& description = instructions->get(instruction.inst.getOpcode());
-    for (unsigned i = 0; i < description.getNumDefs() && i < instruction.inst.getNumOperands(); ++i) {
+    for (unsigned i = 0; i < description.getNumDefs() && i < instruction.inst.getNumOperands();
+         ++i) {
         if (!instruction.inst.getOperand(i).isReg()) continue;
         const llvm::MCRegister reg = instruction.inst.getOperand(i).getReg();
         for (llvm::MCSuperRegIterator super(reg, registers.get(), true); super.isValid(); ++super) {
@@ -221,12 +313,15 @@ bool StaticChecker::Tools::writes_register(const Instruction& instruction, Strin
     return false;
 }
 
-/// The stack pointer as an operand, but for its own addition and subtraction: then another register could be a frame.
+/// The stack pointer as an operand, but for its own addition and subtraction: then another register
+/// could be a frame.
 bool StaticChecker::Tools::copies_stack_pointer(const Instruction& instruction) {
-    if (instruction.name.starts_with("ADD64ri") || instruction.name.starts_with("SUB64ri")) return false;
-    return std::any_of(instruction.inst.begin(), instruction.inst.end(), [&](const llvm::MCOperand& operand) {
-        return operand.isReg() && name_of(operand.getReg()) == "RSP";
-    });
+    if (instruction.name.starts_with("ADD64ri") || instruction.name.starts_with("SUB64ri"))
+        return false;
+    return std::any_of(instruction.inst.begin(), instruction.inst.end(),
+                       [&](const llvm::MCOperand& operand) {
+                           return operand.isReg() && name_of(operand.getReg()) == "RSP";
+                       });
 }
 
 namespace {
@@ -239,7 +334,8 @@ using Loop = std::vector<std::size_t>;
 /// The control flow of a text whose branches all land inside it.
 class ControlFlow {
 public:
-    ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>& index_at, std::size_t entry);
+    ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>& index_at,
+                std::size_t entry);
     /// Natural loops that hold no header of another one.
     std::vector<Loop> innermost_loops() const;
 
@@ -248,13 +344,15 @@ private:
     void find_dominators();
     Blocks body_of(std::size_t from, std::size_t header) const;
 
-    std::vector<std::size_t> starts_;  ///< first instruction of each block; one past the end closes the list
+    std::vector<std::size_t>
+        starts_;  ///< first instruction of each block; one past the end closes the list
     std::vector<std::vector<std::size_t>> successors_, predecessors_;
     std::vector<Blocks> dominators_;
     std::size_t entry_ = 0;
 };
 
-ControlFlow::ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>& index_at, std::size_t entry) {
+ControlFlow::ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>& index_at,
+                         std::size_t entry) {
     std::vector<bool> begins(text.size() + 1, false);
     begins[0] = begins[text.size()] = begins[entry] = true;
     for (std::size_t i = 0; i < text.size(); ++i) {
@@ -271,7 +369,8 @@ ControlFlow::ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>
     const std::size_t count = starts_.size() - 1;
     successors_.resize(count);
     predecessors_.resize(count);
-    std::vector<bool> reached(count, false);  // padding between blocks is not, and must not look like a way into a loop
+    std::vector<bool> reached(
+        count, false);  // padding between blocks is not, and must not look like a way into a loop
     for (std::vector<std::size_t> open = {entry_}; !open.empty();) {
         const std::size_t b = open.back();
         open.pop_back();
@@ -298,7 +397,8 @@ void ControlFlow::find_dominators() {
             if (b == entry_) continue;
             Blocks common(count, true);
             for (const std::size_t from : predecessors_[b]) {
-                for (std::size_t d = 0; d < count; ++d) common[d] = common[d] && dominators_[from][d];
+                for (std::size_t d = 0; d < count; ++d)
+                    common[d] = common[d] && dominators_[from][d];
             }
             common[b] = true;
             changed = changed || common != dominators_[b];
@@ -333,9 +433,9 @@ std::vector<Loop> ControlFlow::innermost_loops() const {
     }
     std::vector<Loop> innermost;
     for (const auto& [header, body] : bodies) {
-        const bool holds_other = std::any_of(bodies.begin(), bodies.end(), [&, h = header](const auto& other) {
-            return other.first != h && body[other.first];
-        });
+        const bool holds_other = std::any_of(
+            bodies.begin(), bodies.end(),
+            [&, h = header](const auto& other) { return other.first != h && body[other.first]; });
         if (holds_other) continue;
         Loop loop;
         for (std::size_t b = 0; b < body.size(); ++b) {
@@ -347,8 +447,10 @@ std::vector<Loop> ControlFlow::innermost_loops() const {
 }
 
 /// The rules that look at one instruction alone.
-std::string check_one(const Instruction& i, const Blob& blob, const llvm::MCInstrDesc& description) {
-    constexpr unsigned kRepeatOrLock = 4 | 8 | 16;  // X86::IP_HAS_REPEAT_NE, IP_HAS_REPEAT, IP_HAS_LOCK
+std::string check_one(const Instruction& i, const Blob& blob,
+                      const llvm::MCInstrDesc& description) {
+    constexpr unsigned kRepeatOrLock =
+        4 | 8 | 16;  // X86::IP_HAS_REPEAT_NE, IP_HAS_REPEAT, IP_HAS_LOCK
     for (const auto& refused : kRefused) {
         if (i.name.starts_with(refused.prefix)) return refused.reason;
     }
@@ -361,7 +463,8 @@ std::string check_one(const Instruction& i, const Blob& blob, const llvm::MCInst
     if (i.name.starts_with("NOOP")) return "";
     if (i.memory->other_segment) return "segment prefix";
     for (const StringRef reg : {i.memory->base, i.memory->index}) {
-        if (!reg.empty() && !reg.starts_with("R")) return "address in " + reg.str() + ", not in 64 bits";
+        if (!reg.empty() && !reg.starts_with("R"))
+            return "address in " + reg.str() + ", not in 64 bits";
     }
     if (i.memory->base == "RIP") {
         if (i.writes) return "write relative to the instruction pointer";
@@ -376,11 +479,9 @@ std::string check_one(const Instruction& i, const Blob& blob, const llvm::MCInst
     return "";
 }
 
-bool loads_general_register(const Instruction& i) { return i.reads && !is_vector(i.name) && !i.name.starts_with("KMOV"); }
-
-}  // namespace
-
-namespace {
+bool loads_general_register(const Instruction& i) {
+    return i.reads && !is_vector(i.name) && !i.name.starts_with("KMOV");
+}
 
 /// The rules on where general registers come from and go to.
 class DataFlow {
@@ -388,10 +489,12 @@ public:
     explicit DataFlow(const Blob& blob) : taps_left_(blob.spec.taps ? kTapLoads : 0) {}
 
     void note(const Instruction& i) {
-        if (is_stack(i) && i.writes && is_vector(i.name)) vector_slots_.emplace_back(i.memory->displacement, vector_bytes(i.name));
+        if (is_stack(i) && i.writes && is_vector(i.name))
+            vector_slots_.emplace_back(i.memory->displacement, vector_bytes(i.name));
     }
     std::string check(const Instruction& i) {
-        if (i.writes && !is_vector(i.name) && !is_stack(i)) return "general register stored outside the stack";
+        if (i.writes && !is_vector(i.name) && !is_stack(i))
+            return "general register stored outside the stack";
         if (!loads_general_register(i) || i.memory->base == "RIP") {
             return loads_general_register(i) ? "general register loaded from constants" : "";
         }
@@ -417,78 +520,127 @@ private:
 
 }  // namespace
 
-base::Result<StaticReport> StaticChecker::check(const Blob& blob, bool want_disassembly) {
-    if (!tools_->ready()) return base::make_error(base::Code::unsupported, "no x86 disassembler in this LLVM");
-    if (blob.text_bytes == 0 || blob.text_bytes > blob.bytes.size()) {
-        return base::make_error(base::Code::invalid_argument, "text of %u bytes in a block of %zu", blob.text_bytes,
-                                blob.bytes.size());
-    }
-    StaticReport report;
-    Text text;
-    std::map<uint64_t, std::size_t> index_at;
-    auto refuse = [&](const Instruction& at, const std::string& reason) {
-        if (!report.reason.empty()) return;
-        char offset[24];
-        std::snprintf(offset, sizeof offset, "0x%llx: ", static_cast<unsigned long long>(at.offset));
-        report.reason = offset + tools_->text_of(at) + ": " + reason;
-    };
-
-    for (uint64_t offset = 0; offset < blob.text_bytes;) {
-        auto decoded = tools_->decode(blob, offset);
-        if (!decoded) {
-            report.reason = "0x" + llvm::utohexstr(offset, true) + ": undecodable bytes";
-            return report;
+/// One check of one blob.
+class StaticChecker::Examination {
+public:
+    Examination(Tools& tools, const Blob& blob) : tools_(tools), blob_(blob) {}
+    StaticReport run(bool want_disassembly) {
+        if (decode(want_disassembly)) {
+            check_instructions();
+            if (report_.reason.empty()) check_loops();
         }
-        index_at[offset] = text.size();
-        offset += decoded->size;
-        if (want_disassembly) report.disassembly += llvm::utohexstr(decoded->offset, true) + ": " + tools_->text_of(*decoded) + "\n";
-        text.push_back(std::move(*decoded));
+        report_.accepted = report_.reason.empty();
+        return std::move(report_);
     }
 
-    DataFlow flow(blob);
-    for (const Instruction& i : text) flow.note(i);
-    for (const Instruction& i : text) {
-        const llvm::MCInstrDesc& description = tools_->instructions->get(i.inst.getOpcode());
-        std::string reason = check_one(i, blob, description);
-        if (reason.empty() && i.is_branch && (!i.target || !index_at.contains(*i.target))) {
+private:
+    bool decode(bool want_disassembly);
+    void check_instructions();
+    std::string check_registers(const Instruction& instruction);
+    void check_loops();
+    void check_loop(const Loop& loop);
+    /// Keeps the first refusal.
+    void refuse(const Instruction& at, const std::string& reason);
+    const llvm::MCInstrDesc& description(const Instruction& i) {
+        return tools_.instructions->get(i.inst.getOpcode());
+    }
+    bool is_tile() const { return blob_.spec.kind == MicrokernelKind::tile; }
+    int fmas_of_step() const { return blob_.spec.rows * blob_.spec.vectors; }
+
+    Tools& tools_;
+    const Blob& blob_;
+    StaticReport report_;
+    Text text_;
+    std::map<uint64_t, std::size_t> index_at_;  ///< offset -> index in text_
+};
+
+void StaticChecker::Examination::refuse(const Instruction& at, const std::string& reason) {
+    if (!report_.reason.empty()) return;
+    report_.reason =
+        "0x" + llvm::utohexstr(at.offset, true) + ": " + tools_.text_of(at) + ": " + reason;
+}
+
+bool StaticChecker::Examination::decode(bool want_disassembly) {
+    for (uint64_t offset = 0; offset < blob_.text_bytes;) {
+        auto decoded = tools_.decode(blob_, offset);
+        if (!decoded) {
+            report_.reason = "0x" + llvm::utohexstr(offset, true) + ": undecodable bytes";
+            return false;
+        }
+        index_at_[offset] = text_.size();
+        if (want_disassembly) {
+            report_.disassembly +=
+                llvm::utohexstr(offset, true) + ": " + tools_.text_of(*decoded) + "\n";
+        }
+        offset += decoded->size;
+        text_.push_back(std::move(*decoded));
+    }
+    return true;
+}
+
+/// The two registers with a role: the arguments' and the stack's.
+std::string StaticChecker::Examination::check_registers(const Instruction& i) {
+    if (tools_.writes_register(i, "RDI")) return "the arguments' register is changed";
+    if (!i.memory && tools_.copies_stack_pointer(i)) return "the stack pointer is copied";
+    const bool adjusts = i.name.starts_with("ADD64ri") || i.name.starts_with("SUB64ri");
+    if (!adjusts && tools_.writes_register(i, "RSP")) return "the stack pointer is computed";
+    return "";
+}
+
+void StaticChecker::Examination::check_instructions() {
+    DataFlow flow(blob_);
+    for (const Instruction& i : text_) flow.note(i);
+    for (const Instruction& i : text_) {
+        std::string reason = check_one(i, blob_, description(i));
+        if (reason.empty() && i.is_branch && (!i.target || !index_at_.contains(*i.target))) {
             reason = "branch that does not land on an instruction of the text";
         }
         if (reason.empty() && !i.name.starts_with("NOOP")) reason = flow.check(i);
-        if (reason.empty() && tools_->writes_register(i, "RDI")) reason = "the arguments' register is changed";
-        if (reason.empty() && !i.memory && tools_->copies_stack_pointer(i)) reason = "the stack pointer is copied";
-        if (reason.empty() && tools_->writes_register(i, "RSP") && !i.name.starts_with("ADD64ri") &&
-            !i.name.starts_with("SUB64ri")) {
-            reason = "the stack pointer is computed";
-        }
-        if (!reason.empty()) refuse(i, reason);
+        if (reason.empty()) reason = check_registers(i);
+        if (!reason.empty()) return refuse(i, reason);
     }
-    if (!text.back().name.starts_with("RET") && !text.back().name.starts_with("JMP")) {
-        refuse(text.back(), "the text can be left at its end");
+    if (!text_.back().name.starts_with("RET") && !text_.back().name.starts_with("JMP")) {
+        refuse(text_.back(), "the text can be left at its end");
     }
-    if (!index_at.contains(blob.entry)) refuse(text.front(), "the entry is not an instruction");
-    if (report.reason.empty()) {
-        const bool tile = blob.spec.kind == MicrokernelKind::tile;
-        const int step = blob.spec.rows * blob.spec.vectors;
-        for (const Loop& loop : ControlFlow(text, index_at, index_at.at(blob.entry)).innermost_loops()) {
-            int fmas = 0, loads = 0;
-            for (const std::size_t n : loop) {
-                if (is_stack(text[n])) refuse(text[n], "stack access in an innermost loop");
-                if (tile && text[n].writes) refuse(text[n], "store in an innermost loop");
-                fmas += is_fma(text[n].name);
-                loads += text[n].reads;
-            }
-            if (tile && fmas < step) refuse(text[loop.front()], "innermost loop of " + std::to_string(fmas) + " FMAs, the tile needs " + std::to_string(step));
-            if (fmas >= report.fma_count) {
-                report.fma_count = fmas;
-                report.load_count = loads;
-            }
-        }
-        if (tile && report.fma_count < step * blob.spec.unroll) {
-            refuse(text.back(), "longest loop of " + std::to_string(report.fma_count) + " FMAs, the spec says " + std::to_string(step * blob.spec.unroll));
-        }
+    if (!index_at_.contains(blob_.entry)) refuse(text_.front(), "the entry is not an instruction");
+}
+
+void StaticChecker::Examination::check_loop(const Loop& loop) {
+    int fmas = 0, loads = 0;
+    for (const std::size_t n : loop) {
+        if (is_stack(text_[n])) refuse(text_[n], "stack access in an innermost loop");
+        if (is_tile() && text_[n].writes) refuse(text_[n], "store in an innermost loop");
+        fmas += is_fma(text_[n].name);
+        loads += text_[n].reads;
     }
-    report.accepted = report.reason.empty();
-    return report;
+    if (is_tile() && fmas < fmas_of_step()) {
+        refuse(text_[loop.front()], "innermost loop of " + std::to_string(fmas) +
+                                        " FMAs, the tile needs " + std::to_string(fmas_of_step()));
+    }
+    if (fmas >= report_.fma_count) {
+        report_.fma_count = fmas;
+        report_.load_count = loads;
+    }
+}
+
+void StaticChecker::Examination::check_loops() {
+    const ControlFlow flow(text_, index_at_, index_at_.at(blob_.entry));
+    for (const Loop& loop : flow.innermost_loops()) check_loop(loop);
+    const int wanted = fmas_of_step() * blob_.spec.unroll;
+    if (is_tile() && report_.fma_count < wanted) {
+        refuse(text_.back(), "longest loop of " + std::to_string(report_.fma_count) +
+                                 " FMAs, the spec says " + std::to_string(wanted));
+    }
+}
+
+base::Result<StaticReport> StaticChecker::check(const Blob& blob, bool want_disassembly) {
+    if (!tools_->ready())
+        return base::make_error(base::Code::unsupported, "no x86 disassembler in this LLVM");
+    if (blob.text_bytes == 0 || blob.text_bytes > blob.bytes.size()) {
+        return base::make_error(base::Code::invalid_argument, "text of %u bytes in a block of %zu",
+                                blob.text_bytes, blob.bytes.size());
+    }
+    return Examination(*tools_, blob).run(want_disassembly);
 }
 
 StaticChecker::StaticChecker() : tools_(std::make_unique<Tools>()) { tools_->open(); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The static check of blobs: decodes all text and refuses what a microkernel may not contain; private to libwhet_llvm.so.
+// The static check of blobs: decodes all text and refuses what a microkernel may not contain;
+// private to libwhet_llvm.so.
 #pragma once
 
 #include <memory>
@@ -10,15 +11,20 @@
 namespace whet::jit::cpu {
 
 /// What is checked, in the order of the report:
-/// - all of [0, text_bytes) decodes; only listed opcodes; no lock, repeat or segment prefix; 64-bit addresses;
-/// - no call, no indirect branch; branches land on instructions of the text, which ends in a return or a jump;
+/// - all of [0, text_bytes) decodes; only listed opcodes; no lock, repeat or segment prefix; 64-bit
+/// addresses;
+/// - no call, no indirect branch; branches land on instructions of the text, which ends in a return
+/// or a jump;
 /// - reads relative to the instruction pointer stay in the read-only data, writes never use it;
-/// - general registers are loaded from the argument struct, the stack and (spec.taps) the tap table only, and never from a
-///   vector, a mask or a stack slot that held a vector: so neither branches nor addresses depend on tensor data;
-/// - the argument struct is not written, its register not changed; general registers are stored to the stack only;
-/// - innermost loops: no access to the stack; of a tile also no store, and as many FMAs as the spec says.
-/// What it does not prove: that addresses stay inside the operands. That is the guarded run's part.
-/// Not thread-safe. check: about 1 ms.
+/// - general registers are loaded from the argument struct, the stack and (spec.taps) the tap table
+/// only, and never from a
+///   vector, a mask or a stack slot that held a vector: so neither branches nor addresses depend on
+///   tensor data;
+/// - the argument struct is not written, its register not changed; general registers are stored to
+/// the stack only;
+/// - innermost loops: no access to the stack; of a tile also no store, and as many FMAs as the spec
+/// says. What it does not prove: that addresses stay inside the operands. That is the guarded run's
+/// part. Not thread-safe. check: about 1 ms.
 class StaticChecker {
 public:
     StaticChecker();
@@ -30,6 +36,7 @@ public:
 
 private:
     struct Tools;
+    class Examination;
     std::unique_ptr<Tools> tools_;
 };
 

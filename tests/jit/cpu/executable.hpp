@@ -21,9 +21,11 @@ public:
         const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
         const std::size_t body = (count * sizeof(float) + page - 1) / page * page;
         mapped_bytes_ = body + 2 * page;
-        base_ = static_cast<uint8_t*>(mmap(nullptr, mapped_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        base_ = static_cast<uint8_t*>(
+            mmap(nullptr, mapped_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         mprotect(base_ + page, body, PROT_READ | PROT_WRITE);
-        data_ = reinterpret_cast<float*>(base_ + page + (at_start ? 0 : body - count * sizeof(float)));
+        data_ =
+            reinterpret_cast<float*>(base_ + page + (at_start ? 0 : body - count * sizeof(float)));
     }
     GuardedBuffer(const GuardedBuffer&) = delete;
     GuardedBuffer& operator=(const GuardedBuffer&) = delete;
@@ -76,6 +78,8 @@ inline bool host_runs(Isa isa) {
 }
 
 /// Equal bits, or both NaN (which of two NaN payloads survives is not part of the rules).
-inline bool same(float a, float b) { return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b); }
+inline bool same(float a, float b) {
+    return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
+}
 
 }  // namespace whet::jit::cpu

@@ -27,11 +27,21 @@ TEST(MicrokernelSpec, PrintsAndParsesBack) {
 
 TEST(MicrokernelSpec, RefusesOtherTexts) {
     const char* texts[] = {
-        "", "tile", "tile.avx2", "tile.avx2.r0.v1.u1.packed.packed.none", "tile.avx2.r06.v2.u1.packed.packed.none",
-        "tile.avx2.r300.v1.u1.packed.packed.none", "tile.avx3.r6.v2.u1.packed.packed.none",
-        "tile.avx2.r6.v2.u1.packed.none", "tile.avx2.r6.v2.u1.packed.packed.none.",
-        "tile.avx2.r6.v2.u1.packed.packed.none.taps.masked", "tile.avx2.r6.v2.u1.packed.packed.none.taps.taps",
-        "tile.avx2.r6.v2.u1.packed.packed.none.p0", "softmax.avx2", "softmax.avx2.r1.v1", "tile.avx2.r6 .v2.u1",
+        "",
+        "tile",
+        "tile.avx2",
+        "tile.avx2.r0.v1.u1.packed.packed.none",
+        "tile.avx2.r06.v2.u1.packed.packed.none",
+        "tile.avx2.r300.v1.u1.packed.packed.none",
+        "tile.avx3.r6.v2.u1.packed.packed.none",
+        "tile.avx2.r6.v2.u1.packed.none",
+        "tile.avx2.r6.v2.u1.packed.packed.none.",
+        "tile.avx2.r6.v2.u1.packed.packed.none.taps.masked",
+        "tile.avx2.r6.v2.u1.packed.packed.none.taps.taps",
+        "tile.avx2.r6.v2.u1.packed.packed.none.p0",
+        "softmax.avx2",
+        "softmax.avx2.r1.v1",
+        "tile.avx2.r6 .v2.u1",
     };
     for (const char* text : texts) {
         const auto spec = MicrokernelSpec::parse(text);
@@ -45,12 +55,18 @@ TEST(MicrokernelSpec, ChecksTheRegisterBudget) {
         const char* text;
         bool good;
     } cases[] = {
-        {"tile.avx2.r6.v2.u4.packed.packed.none", true},   {"tile.avx2.r7.v2.u4.packed.packed.none", false},
-        {"tile.avx2.r3.v4.u4.packed.packed.none", true},   {"tile.avx2.r4.v4.u4.packed.packed.none", false},
-        {"tile.avx512.r14.v2.u4.packed.packed.none", true}, {"tile.avx512.r15.v2.u4.packed.packed.none", false},
-        {"tile.avx512.r28.v1.u4.packed.packed.none", true}, {"tile.avx512.r29.v1.u4.packed.packed.none", false},
-        {"tile.avx512.r1.v5.u4.packed.packed.none", false}, {"tile.avx512.r1.v1.u3.packed.packed.none", false},
-        {"softmax.avx2.r1", true},                          {"softmax.avx2.r2", false},
+        {"tile.avx2.r6.v2.u4.packed.packed.none", true},
+        {"tile.avx2.r7.v2.u4.packed.packed.none", false},
+        {"tile.avx2.r3.v4.u4.packed.packed.none", true},
+        {"tile.avx2.r4.v4.u4.packed.packed.none", false},
+        {"tile.avx512.r14.v2.u4.packed.packed.none", true},
+        {"tile.avx512.r15.v2.u4.packed.packed.none", false},
+        {"tile.avx512.r28.v1.u4.packed.packed.none", true},
+        {"tile.avx512.r29.v1.u4.packed.packed.none", false},
+        {"tile.avx512.r1.v5.u4.packed.packed.none", false},
+        {"tile.avx512.r1.v1.u3.packed.packed.none", false},
+        {"softmax.avx2.r1", true},
+        {"softmax.avx2.r2", false},
     };
     for (const auto& item : cases) {
         const auto spec = MicrokernelSpec::parse(item.text);
@@ -79,7 +95,8 @@ TEST(MicrokernelSpec, HashesDifferentSpecsDifferently) {
 }
 
 TEST(Isa, NamesParseBack) {
-    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512}) EXPECT_EQ(*parse_isa(isa_name(isa)), isa);
+    for (const Isa isa : {Isa::portable, Isa::avx2, Isa::avx512})
+        EXPECT_EQ(*parse_isa(isa_name(isa)), isa);
     EXPECT_FALSE(parse_isa("sse"));
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Generated tile microkernels against the interpreter, bit for bit, on operands that end at unmapped pages.
+// Generated tile microkernels against the interpreter, bit for bit, on operands that end at
+// unmapped pages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +28,8 @@ public:
         args.alpha = alphas[pick(0, 4)];
         args.beta = pick(0, 1) ? 1.0f : -1.7f;
         args.scalar_row = pick(0, 80);
-        args.scalar_k = spec.scalar == ScalarForm::packed ? pick(spec.rows, spec.rows + 9) : pick(0, 90);
+        args.scalar_k =
+            spec.scalar == ScalarForm::packed ? pick(spec.rows, spec.rows + 9) : pick(0, 90);
         args.scalar_tile = pick(0, 100);
         args.vector_row = pick(0, 40);
         args.vector_k = pick(0, 90);
@@ -43,13 +45,18 @@ public:
     TileArgs args = {};
 
     std::vector<float> result() const { return {dst_->data(), dst_->data() + dst_->size()}; }
-    void set_dst(const std::vector<float>& values) { std::copy(values.begin(), values.end(), dst_->data()); }
+    void set_dst(const std::vector<float>& values) {
+        std::copy(values.begin(), values.end(), dst_->data());
+    }
 
 private:
-    int64_t pick(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
+    int64_t pick(int64_t low, int64_t high) {
+        return std::uniform_int_distribution<int64_t>(low, high)(random_);
+    }
 
     void allocate(int64_t width) {
-        const int64_t r = spec_.rows - 1, t = std::max<int64_t>(args.tiles, 1) - 1, i = std::max<int64_t>(args.k, 1) - 1;
+        const int64_t r = spec_.rows - 1, t = std::max<int64_t>(args.tiles, 1) - 1,
+                      i = std::max<int64_t>(args.k, 1) - 1;
         const int64_t lanes = spec_.masked_loads ? args.lanes : width;
         int64_t scalar_tap = 0, vector_tap = 0;
         for (int64_t tap = 0; spec_.taps && tap < args.taps; ++tap) {
@@ -97,7 +104,8 @@ private:
     std::unique_ptr<GuardedBuffer> scalar_, vector_, bias_, dst_;
 };
 
-void expect_equal_calls(const MicrokernelSpec& spec, const Executable& microkernel, std::mt19937& random, int calls) {
+void expect_equal_calls(const MicrokernelSpec& spec, const Executable& microkernel,
+                        std::mt19937& random, int calls) {
     for (int n = 0; n < calls; ++n) {
         Call call(spec, random);
         const std::vector<float> before = call.result();
@@ -108,9 +116,10 @@ void expect_equal_calls(const MicrokernelSpec& spec, const Executable& microkern
         const std::vector<float> got = call.result();
         for (std::size_t i = 0; i < got.size(); ++i) {
             ASSERT_TRUE(same(got[i], expected[i]))
-                << spec.print() << " element " << i << ": got " << got[i] << ", expected " << expected[i] << "; k "
-                << call.args.k << " tiles " << call.args.tiles << " lanes " << call.args.lanes << " start "
-                << call.args.start << " taps " << call.args.taps << " alpha " << call.args.alpha;
+                << spec.print() << " element " << i << ": got " << got[i] << ", expected "
+                << expected[i] << "; k " << call.args.k << " tiles " << call.args.tiles << " lanes "
+                << call.args.lanes << " start " << call.args.start << " taps " << call.args.taps
+                << " alpha " << call.args.alpha;
         }
     }
 }
@@ -118,7 +127,8 @@ void expect_equal_calls(const MicrokernelSpec& spec, const Executable& microkern
 class Tiles : public testing::TestWithParam<Isa> {
 protected:
     void SetUp() override {
-        if (!host_runs(GetParam())) GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
+        if (!host_runs(GetParam()))
+            GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
         compiler_ = test_compiler();
         ASSERT_NE(compiler_, nullptr);
         RecordProperty("seed", kSeed);
@@ -142,10 +152,17 @@ protected:
 /// Every form, masked or not, with and without taps, on small, middling and the largest tiles.
 TEST_P(Tiles, EveryFormGivesTheInterpretersBits) {
     const bool wide = GetParam() == Isa::avx512;
-    const int shapes[][2] = {{1, 1}, {2, 3}, {5, 2}, {wide ? 14 : 8, 1}, {wide ? 24 : 12, 1}, {wide ? 6 : 2, 4}, {wide ? 11 : 4, 2}};
+    const int shapes[][2] = {{1, 1},
+                             {2, 3},
+                             {5, 2},
+                             {wide ? 14 : 8, 1},
+                             {wide ? 24 : 12, 1},
+                             {wide ? 6 : 2, 4},
+                             {wide ? 11 : 4, 2}};
     for (const auto& shape : shapes) {
         for (int form = 0; form < 4 * 3 * 2 * 2; ++form) {
-            MicrokernelSpec spec = {.isa = GetParam(), .rows = static_cast<uint8_t>(shape[0]),
+            MicrokernelSpec spec = {.isa = GetParam(),
+                                    .rows = static_cast<uint8_t>(shape[0]),
                                     .vectors = static_cast<uint8_t>(shape[1])};
             spec.scalar = static_cast<ScalarForm>(form % 4);
             spec.vector = static_cast<VectorForm>(form / 4 % 3);
@@ -160,12 +177,15 @@ TEST_P(Tiles, EveryFormGivesTheInterpretersBits) {
     }
 }
 
-/// Every number of rows and vectors within the register budget passes the static check and gives the right bits.
+/// Every number of rows and vectors within the register budget passes the static check and gives
+/// the right bits.
 TEST_P(Tiles, EveryShapeOfTheBudget) {
     for (int vectors = 1; vectors <= 4; ++vectors) {
         for (int rows = 1; rows <= 28; ++rows) {
-            MicrokernelSpec spec = {.isa = GetParam(), .rows = static_cast<uint8_t>(rows),
-                                    .vectors = static_cast<uint8_t>(vectors), .unroll = 4};
+            MicrokernelSpec spec = {.isa = GetParam(),
+                                    .rows = static_cast<uint8_t>(rows),
+                                    .vectors = static_cast<uint8_t>(vectors),
+                                    .unroll = 4};
             if (!spec.check()) continue;
             for (const ScalarForm scalar : {ScalarForm::rows_strided, ScalarForm::packed}) {
                 spec.scalar = scalar;
@@ -182,7 +202,9 @@ TEST_P(Tiles, DISABLED_EverySpecPassesTheStaticCheck) {
     for (int index = 0; index < 4 * 28 * 4 * 3 * 2 * 2; ++index) {
         MicrokernelSpec spec = {.isa = GetParam(), .unroll = 4, .epilogue = Epilogue::relu};
         int rest = index;
-        auto next = [&rest](int count) { return static_cast<uint8_t>(std::exchange(rest, rest / count) % count); };
+        auto next = [&rest](int count) {
+            return static_cast<uint8_t>(std::exchange(rest, rest / count) % count);
+        };
         spec.vectors = static_cast<uint8_t>(1 + next(4));
         spec.rows = static_cast<uint8_t>(1 + next(28));
         spec.scalar = static_cast<ScalarForm>(next(4));
@@ -222,8 +244,15 @@ TEST_P(Tiles, ReluKeepsNaNAndMinusZero) {
     spec.epilogue = Epilogue::relu;
     const auto blob = compiler_->compile(spec);
     ASSERT_TRUE(blob);
-    float dst[16] = {std::numeric_limits<float>::quiet_NaN(), -0.0f, 0.0f, -1.0f, 2.0f, -std::numeric_limits<float>::infinity()};
-    TileArgs args = {.dst = dst, .tiles = 1, .lanes = lanes_of(GetParam()), .start = kStartDst, .finish = 1, .alpha = -1.0f, .beta = 1.0f};
+    float dst[16] = {std::numeric_limits<float>::quiet_NaN(), -0.0f, 0.0f, -1.0f, 2.0f,
+                     -std::numeric_limits<float>::infinity()};
+    TileArgs args = {.dst = dst,
+                     .tiles = 1,
+                     .lanes = lanes_of(GetParam()),
+                     .start = kStartDst,
+                     .finish = 1,
+                     .alpha = -1.0f,
+                     .beta = 1.0f};
     Executable{*blob}(&args);  // alpha * +0 = -0: -0 + -0 stays -0
     EXPECT_NE(dst[0], dst[0]);
     EXPECT_TRUE(same(dst[1], -0.0f));

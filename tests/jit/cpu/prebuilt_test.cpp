@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The file of microkernels made at build time: whole, equal to a fresh compile, and refused when damaged.
+// The file of microkernels made at build time: whole, equal to a fresh compile, and refused when
+// damaged.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -63,17 +64,21 @@ TEST(Prebuilt, RefusesADamagedFile) {
     ASSERT_GT(good.size(), 1000u);
     const std::string path = testing::TempDir() + "whet_prebuilt_test.bin";
     auto opens = [&](const std::vector<char>& bytes) {
-        std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+        std::ofstream(path, std::ios::binary)
+            .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
         return Prebuilt::open(path).has_value();
     };
     EXPECT_TRUE(opens(good));
-    for (const std::size_t at : {std::size_t{0}, std::size_t{9}, std::size_t{40}, good.size() / 2, good.size() - 1}) {
+    for (const std::size_t at :
+         {std::size_t{0}, std::size_t{9}, std::size_t{40}, good.size() / 2, good.size() - 1}) {
         std::vector<char> damaged = good;
         damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
         EXPECT_FALSE(opens(damaged)) << "byte " << at;
     }
-    for (const std::size_t size : {std::size_t{0}, std::size_t{10}, good.size() / 2, good.size() - 64}) {
-        EXPECT_FALSE(opens({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)})) << "size " << size;
+    for (const std::size_t size :
+         {std::size_t{0}, std::size_t{10}, good.size() / 2, good.size() - 64}) {
+        EXPECT_FALSE(opens({good.begin(), good.begin() + static_cast<std::ptrdiff_t>(size)}))
+            << "size " << size;
     }
     std::remove(path.c_str());
     EXPECT_FALSE(Prebuilt::open(path));
@@ -81,7 +86,8 @@ TEST(Prebuilt, RefusesADamagedFile) {
 
 TEST(WritePrebuilt, RefusesOneSpecTwice) {
     const Blob blob = {{.isa = Isa::avx2}, {0xc3}, 0, 1};
-    const auto written = write_prebuilt(testing::TempDir() + "whet_prebuilt_twice.bin", {blob, blob});
+    const auto written =
+        write_prebuilt(testing::TempDir() + "whet_prebuilt_twice.bin", {blob, blob});
     ASSERT_FALSE(written);
     EXPECT_EQ(written.error().code, base::Code::invalid_argument);
 }

@@ -22,7 +22,8 @@ MicrokernelSpec softmax_spec(Isa isa) {
 class Softmax : public testing::TestWithParam<Isa> {
 protected:
     void SetUp() override {
-        if (!host_runs(GetParam())) GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
+        if (!host_runs(GetParam()))
+            GTEST_SKIP() << "this processor has no " << isa_name(GetParam());
         Compiler* compiler = test_compiler();
         ASSERT_NE(compiler, nullptr);
         const auto blob = compiler->compile(softmax_spec(GetParam()));
@@ -34,9 +35,11 @@ protected:
     }
 
     /// Runs both on copies of `src` (rows of `columns`, `stride` apart) and compares all of dst.
-    void expect_equal(GuardedBuffer& src, int64_t rows, int64_t columns, int64_t stride, bool in_place) {
+    void expect_equal(GuardedBuffer& src, int64_t rows, int64_t columns, int64_t stride,
+                      bool in_place) {
         GuardedBuffer expected(src.size()), got(src.size());
-        for (std::size_t i = 0; i < src.size(); ++i) expected.data()[i] = got.data()[i] = in_place ? src.data()[i] : kNaN;
+        for (std::size_t i = 0; i < src.size(); ++i)
+            expected.data()[i] = got.data()[i] = in_place ? src.data()[i] : kNaN;
         SoftmaxArgs args = {src.data(), expected.data(), rows, columns, stride, stride};
         run_portable(softmax_spec(Isa::portable), &args);
         args.dst = got.data();
@@ -44,7 +47,8 @@ protected:
         (*microkernel_)(&args);
         for (std::size_t i = 0; i < src.size(); ++i) {
             ASSERT_TRUE(same(got.data()[i], expected.data()[i]))
-                << columns << " columns, element " << i << ": got " << got.data()[i] << ", expected " << expected.data()[i];
+                << columns << " columns, element " << i << ": got " << got.data()[i]
+                << ", expected " << expected.data()[i];
         }
     }
 
@@ -55,7 +59,8 @@ protected:
 TEST_P(Softmax, EveryLengthGivesTheInterpretersBits) {
     std::vector<int64_t> lengths;
     for (int64_t columns = 1; columns <= 200; ++columns) lengths.push_back(columns);
-    for (const int64_t columns : {1000, 8191, 8192, 8193, 8255, 8256, 16384, 20011}) lengths.push_back(columns);
+    for (const int64_t columns : {1000, 8191, 8192, 8193, 8255, 8256, 16384, 20011})
+        lengths.push_back(columns);
     for (const int64_t columns : lengths) {
         const int64_t rows = columns < 300 ? 3 : 2, stride = columns + 5;
         GuardedBuffer src(static_cast<std::size_t>((rows - 1) * stride + columns));
@@ -68,9 +73,14 @@ TEST_P(Softmax, EveryLengthGivesTheInterpretersBits) {
 
 TEST_P(Softmax, SpecialValues) {
     const float table[][4] = {
-        {0.0f, -0.0f, 1.0f, -1.0f},           {kNaN, 1.0f, 2.0f, 3.0f},   {kInfinity, 1.0f, 2.0f, 3.0f},
-        {-kInfinity, 1.0f, 2.0f, 3.0f},       {3e38f, -3e38f, 0.0f, 1.0f}, {0.0f, -87.5f, -100.0f, -103.9f},
-        {-kInfinity, -kInfinity, -kInfinity, -kInfinity}, {1e-40f, -1e-40f, 0.0f, 0.0f},
+        {0.0f, -0.0f, 1.0f, -1.0f},
+        {kNaN, 1.0f, 2.0f, 3.0f},
+        {kInfinity, 1.0f, 2.0f, 3.0f},
+        {-kInfinity, 1.0f, 2.0f, 3.0f},
+        {3e38f, -3e38f, 0.0f, 1.0f},
+        {0.0f, -87.5f, -100.0f, -103.9f},
+        {-kInfinity, -kInfinity, -kInfinity, -kInfinity},
+        {1e-40f, -1e-40f, 0.0f, 0.0f},
     };
     for (const auto& values : table) {
         for (const int64_t columns : {4, 70, 130}) {
@@ -94,8 +104,8 @@ TEST(SoftmaxExp, EdgesAreExact) {
     EXPECT_EQ(softmax_exp(-104.0f), 0.0f);
 }
 
-/// Largest error in units in the last place of the rounded result (2^-149 below the normal range), over every
-/// `step`-th of the 2^31 floats from -0 down to -inf.
+/// Largest error in units in the last place of the rounded result (2^-149 below the normal range),
+/// over every `step`-th of the 2^31 floats from -0 down to -inf.
 double worst_error(uint64_t step) {
     double worst = 0.0;
     for (uint64_t bits = 0x80000000u; bits <= 0xff800000u; bits += step) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The static check refuses hand-made offenders, each for its own reason, and accepts what the generator makes.
+// The static check refuses hand-made offenders, each for its own reason, and accepts what the
+// generator makes.
 #include <gtest/gtest.h>
 
 #include "harness.hpp"
@@ -9,9 +10,9 @@ namespace {
 
 struct Offender {
     const char* name;
-    const char* reason;             ///< part of the report's reason
+    const char* reason;  ///< part of the report's reason
     std::vector<uint8_t> text;
-    std::vector<uint8_t> data = {};  ///< read-only data behind the text
+    std::vector<uint8_t> data = {};        ///< read-only data behind the text
     const char* spec = "softmax.avx2.r1";  ///< no FMA count to keep
 };
 
@@ -32,43 +33,68 @@ const Offender kOffenders[] = {
     {"JumpOutside", "does not land", {0xeb, 0x10, 0xc3}},
     {"JumpBefore", "does not land", {0xeb, 0xf0, 0xc3}},
     {"JumpIntoInstruction", "does not land", {0xeb, 0x01, 0x48, 0x31, 0xc0, 0xc3}},
-    {"CompareToFlags", "floating-point comparison", {0xc5, 0xf8, 0x2e, 0xc1, 0xc3}},       // vucomiss
-    {"OrderedCompareToFlags", "floating-point comparison", {0xc5, 0xf8, 0x2f, 0xc1, 0xc3}},  // vcomiss
-    {"VectorTest", "vector data", {0xc4, 0xe2, 0x7d, 0x17, 0xc1, 0xc3}},                    // vptest
-    {"MoveMask", "general register", {0xc5, 0xfc, 0x50, 0xc0, 0xc3}},                       // vmovmskps
-    {"MoveLane", "general register", {0xc5, 0xf9, 0x7e, 0xc0, 0xc3}},                       // vmovd eax, xmm0
-    {"ExtractLane", "general register", {0xc4, 0xe3, 0x79, 0x16, 0xc0, 0x01, 0xc3}},        // vpextrd
-    {"MaskToRegister", "mask in a general register", {0xc5, 0xf8, 0x93, 0xc1, 0xc3}},       // kmovw eax, k1
-    {"MaskTest", "flags from a mask", {0xc5, 0xf8, 0x98, 0xc1, 0xc3}},                      // kortestw k0, k1
-    {"Convert", "general register", {0xc5, 0xfa, 0x2c, 0xc0, 0xc3}},                        // vcvttss2si
-    {"Gather", "gather", {0xc4, 0xe2, 0x6d, 0x92, 0x04, 0x8f, 0xc3}},                       // vgatherdps
-    {"RepeatedStore", "not allowed", {0xf3, 0xab, 0xc3}},                                   // rep stosd
-    {"LockedAdd", "not allowed|lock", {0xf0, 0x48, 0x01, 0x08, 0xc3}},                      // lock add [rax], rcx
-    {"TimeStamp", "not allowed", {0x0f, 0x31, 0xc3}},                                       // rdtsc
-    {"X87", "not allowed", {0xd9, 0xe8, 0xc3}},                                             // fld1
-    {"Segment", "segment", {0x64, 0x48, 0x8b, 0x07, 0xc3}},                                 // mov rax, fs:[rdi]
-    {"ShortAddress", "not in 64 bits", {0x67, 0x48, 0x8b, 0x07, 0xc3}},                     // mov rax, [edi]
+    {"CompareToFlags", "floating-point comparison", {0xc5, 0xf8, 0x2e, 0xc1, 0xc3}},  // vucomiss
+    {"OrderedCompareToFlags",
+     "floating-point comparison",
+     {0xc5, 0xf8, 0x2f, 0xc1, 0xc3}},                                     // vcomiss
+    {"VectorTest", "vector data", {0xc4, 0xe2, 0x7d, 0x17, 0xc1, 0xc3}},  // vptest
+    {"MoveMask", "general register", {0xc5, 0xfc, 0x50, 0xc0, 0xc3}},     // vmovmskps
+    {"MoveLane", "general register", {0xc5, 0xf9, 0x7e, 0xc0, 0xc3}},     // vmovd eax, xmm0
+    {"ExtractLane", "general register", {0xc4, 0xe3, 0x79, 0x16, 0xc0, 0x01, 0xc3}},  // vpextrd
+    {"MaskToRegister",
+     "mask in a general register",
+     {0xc5, 0xf8, 0x93, 0xc1, 0xc3}},                                    // kmovw eax, k1
+    {"MaskTest", "flags from a mask", {0xc5, 0xf8, 0x98, 0xc1, 0xc3}},   // kortestw k0, k1
+    {"Convert", "general register", {0xc5, 0xfa, 0x2c, 0xc0, 0xc3}},     // vcvttss2si
+    {"Gather", "gather", {0xc4, 0xe2, 0x6d, 0x92, 0x04, 0x8f, 0xc3}},    // vgatherdps
+    {"RepeatedStore", "not allowed", {0xf3, 0xab, 0xc3}},                // rep stosd
+    {"LockedAdd", "not allowed|lock", {0xf0, 0x48, 0x01, 0x08, 0xc3}},   // lock add [rax], rcx
+    {"TimeStamp", "not allowed", {0x0f, 0x31, 0xc3}},                    // rdtsc
+    {"X87", "not allowed", {0xd9, 0xe8, 0xc3}},                          // fld1
+    {"Segment", "segment", {0x64, 0x48, 0x8b, 0x07, 0xc3}},              // mov rax, fs:[rdi]
+    {"ShortAddress", "not in 64 bits", {0x67, 0x48, 0x8b, 0x07, 0xc3}},  // mov rax, [edi]
     {"AbsoluteAddress", "absolute address", {0x48, 0x8b, 0x04, 0x25, 0, 0x10, 0, 0, 0xc3}},
-    {"WriteToArguments", "write to the arguments", {0xc5, 0xfc, 0x11, 0x07, 0xc3}},         // vmovups [rdi], ymm0
-    {"WriteToCode", "write relative to the instruction pointer", {0xc5, 0xfc, 0x11, 0x05, 0, 0, 0, 0, 0xc3}},
-    {"ReadOfCode", "outside the read-only data", {0xc5, 0xfc, 0x10, 0x05, 0xf0, 0xff, 0xff, 0xff, 0xc3}},
-    {"ReadPastData", "outside the read-only data", {0xc5, 0xfc, 0x10, 0x05, 0x21, 0, 0, 0, 0xc3}, std::vector<uint8_t>(32)},
-    {"ArgumentsMoved", "arguments' register", {0x48, 0x89, 0xc7, 0xc3}},                    // mov rdi, rax
-    {"ArgumentsStepped", "arguments' register", {0x48, 0x83, 0xc7, 0x08, 0xc3}},            // add rdi, 8
-    {"StackPivot", "stack pointer", {0x48, 0x89, 0xc4, 0xc3}},                              // mov rsp, rax
-    {"StackPointerCopied", "stack pointer", {0x48, 0x89, 0xe0, 0xc3}},                      // mov rax, rsp
-    {"StackAddressTaken", "stack pointer", {0x48, 0x8d, 0x44, 0x24, 0x08, 0xc3}},           // lea rax, [rsp + 8]
-    {"LoadOfTensorData", "loaded from tensor data", {0x48, 0x8b, 0x00, 0xc3}},              // mov rax, [rax]
-    {"CompareOfTensorData", "loaded from tensor data", {0x48, 0x3b, 0x08, 0xc3}},           // cmp rcx, [rax]
-    {"ThroughTheStack", "vector's stack slot",
-     {0xc5, 0xfc, 0x11, 0x44, 0x24, 0xe0, 0x48, 0x8b, 0x44, 0x24, 0xf0, 0xc3}},             // vmovups [rsp-32], ymm0; mov rax, [rsp-16]
-    {"StoreOfRegister", "outside the stack", {0x48, 0x89, 0x08, 0xc3}},                     // mov [rax], rcx
-    {"StackInLoop", "stack access in an innermost loop",
-     {0xc5, 0xfc, 0x10, 0x44, 0x24, 0xe0, 0x48, 0xff, 0xc8, 0x75, 0xf5, 0xc3}},             // vmovups ymm0, [rsp-32]; dec; jne
-    {"StoreInTileLoop", "store in an innermost loop",
-     {0xc5, 0xfc, 0x11, 0x00, 0x48, 0xff, 0xc8, 0x75, 0xf7, 0xc3}, {}, "tile.avx2.r1.v1.u1.packed.packed.none"},
-    {"TooFewFmas", "the tile needs",
-     {0xc4, 0xe2, 0x7d, 0xb8, 0xc1, 0x48, 0xff, 0xc8, 0x75, 0xf6, 0xc3}, {}, "tile.avx2.r2.v1.u1.packed.packed.none"},
+    {"WriteToArguments",
+     "write to the arguments",
+     {0xc5, 0xfc, 0x11, 0x07, 0xc3}},  // vmovups [rdi], ymm0
+    {"WriteToCode",
+     "write relative to the instruction pointer",
+     {0xc5, 0xfc, 0x11, 0x05, 0, 0, 0, 0, 0xc3}},
+    {"ReadOfCode",
+     "outside the read-only data",
+     {0xc5, 0xfc, 0x10, 0x05, 0xf0, 0xff, 0xff, 0xff, 0xc3}},
+    {"ReadPastData",
+     "outside the read-only data",
+     {0xc5, 0xfc, 0x10, 0x05, 0x21, 0, 0, 0, 0xc3},
+     std::vector<uint8_t>(32)},
+    {"ArgumentsMoved", "arguments' register", {0x48, 0x89, 0xc7, 0xc3}},          // mov rdi, rax
+    {"ArgumentsStepped", "arguments' register", {0x48, 0x83, 0xc7, 0x08, 0xc3}},  // add rdi, 8
+    {"StackPivot", "stack pointer", {0x48, 0x89, 0xc4, 0xc3}},                    // mov rsp, rax
+    {"StackPointerCopied", "stack pointer", {0x48, 0x89, 0xe0, 0xc3}},            // mov rax, rsp
+    {"StackAddressTaken",
+     "stack pointer",
+     {0x48, 0x8d, 0x44, 0x24, 0x08, 0xc3}},  // lea rax, [rsp + 8]
+    {"LoadOfTensorData", "loaded from tensor data", {0x48, 0x8b, 0x00, 0xc3}},     // mov rax, [rax]
+    {"CompareOfTensorData", "loaded from tensor data", {0x48, 0x3b, 0x08, 0xc3}},  // cmp rcx, [rax]
+    {"ThroughTheStack",
+     "vector's stack slot",
+     {0xc5, 0xfc, 0x11, 0x44, 0x24, 0xe0, 0x48, 0x8b, 0x44, 0x24, 0xf0,
+      0xc3}},  // vmovups [rsp-32], ymm0; mov rax, [rsp-16]
+    {"StoreOfRegister", "outside the stack", {0x48, 0x89, 0x08, 0xc3}},  // mov [rax], rcx
+    {"StackInLoop",
+     "stack access in an innermost loop",
+     {0xc5, 0xfc, 0x10, 0x44, 0x24, 0xe0, 0x48, 0xff, 0xc8, 0x75, 0xf5,
+      0xc3}},  // vmovups ymm0, [rsp-32]; dec; jne
+    {"StoreInTileLoop",
+     "store in an innermost loop",
+     {0xc5, 0xfc, 0x11, 0x00, 0x48, 0xff, 0xc8, 0x75, 0xf7, 0xc3},
+     {},
+     "tile.avx2.r1.v1.u1.packed.packed.none"},
+    {"TooFewFmas",
+     "the tile needs",
+     {0xc4, 0xe2, 0x7d, 0xb8, 0xc1, 0x48, 0xff, 0xc8, 0x75, 0xf6, 0xc3},
+     {},
+     "tile.avx2.r2.v1.u1.packed.packed.none"},
     {"NoLoop", "the spec says", {0xc3}, {}, "tile.avx2.r1.v1.u1.packed.packed.none"},
 };
 
@@ -86,8 +112,10 @@ TEST_P(StaticCheck, Refuses) {
     const std::string wanted = GetParam().reason;
     const std::size_t bar = wanted.find('|');
     const bool found = report->reason.find(wanted.substr(0, bar)) != std::string::npos ||
-                       (bar != std::string::npos && report->reason.find(wanted.substr(bar + 1)) != std::string::npos);
-    EXPECT_TRUE(found) << "got \"" << report->reason << "\", expected " << wanted << "\n" << report->disassembly;
+                       (bar != std::string::npos &&
+                        report->reason.find(wanted.substr(bar + 1)) != std::string::npos);
+    EXPECT_TRUE(found) << "got \"" << report->reason << "\", expected " << wanted << "\n"
+                       << report->disassembly;
 }
 
 INSTANTIATE_TEST_SUITE_P(Offenders, StaticCheck, testing::ValuesIn(kOffenders),
@@ -97,7 +125,9 @@ TEST(StaticCheck, AcceptsABareReturnAndALoop) {
     Compiler* compiler = test_compiler();
     ASSERT_NE(compiler, nullptr);
     const Blob loop = {*MicrokernelSpec::parse("tile.avx2.r1.v1.u1.packed.packed.none"),
-                       {0xc4, 0xe2, 0x7d, 0xb8, 0xc1, 0x48, 0xff, 0xc8, 0x75, 0xf6, 0xc3}, 0, 11};
+                       {0xc4, 0xe2, 0x7d, 0xb8, 0xc1, 0x48, 0xff, 0xc8, 0x75, 0xf6, 0xc3},
+                       0,
+                       11};
     const auto report = compiler->check(loop, false);
     ASSERT_TRUE(report);
     EXPECT_TRUE(report->accepted) << report->reason;
@@ -107,7 +137,8 @@ TEST(StaticCheck, AcceptsABareReturnAndALoop) {
 TEST(StaticCheck, CountsAndPrintsAGeneratedTile) {
     Compiler* compiler = test_compiler();
     ASSERT_NE(compiler, nullptr);
-    const auto blob = compiler->compile(*MicrokernelSpec::parse("tile.avx512.r14.v2.u4.rows_strided.packed.none"));
+    const auto blob = compiler->compile(
+        *MicrokernelSpec::parse("tile.avx512.r14.v2.u4.rows_strided.packed.none"));
     ASSERT_TRUE(blob);
     const auto report = compiler->check(*blob, true);
     ASSERT_TRUE(report);
@@ -117,11 +148,13 @@ TEST(StaticCheck, CountsAndPrintsAGeneratedTile) {
     EXPECT_NE(report->disassembly.find("vfmadd231ps"), std::string::npos);
 }
 
-/// Any single flipped bit of a generated text is refused, or leaves a text that the rules allow: never a crash.
+/// Any single flipped bit of a generated text is refused, or leaves a text that the rules allow:
+/// never a crash.
 TEST(StaticCheck, SurvivesEveryFlippedBit) {
     Compiler* compiler = test_compiler();
     ASSERT_NE(compiler, nullptr);
-    const auto blob = compiler->compile(*MicrokernelSpec::parse("tile.avx2.r1.v1.u1.packed.packed.none"));
+    const auto blob =
+        compiler->compile(*MicrokernelSpec::parse("tile.avx2.r1.v1.u1.packed.packed.none"));
     ASSERT_TRUE(blob);
     int refused = 0;
     for (uint32_t bit = 0; bit < 8 * blob->text_bytes; bit += 3) {
