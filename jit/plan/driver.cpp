@@ -103,10 +103,8 @@ public:
             pack_whole(c, false, vector_.place, lanes, vector_.scratch, isa);
     }
 
-    int64_t row_blocks() const { return (c_.row_tiles + c_.row_block - 1) / c_.row_block; }
-    int64_t lane_blocks() const {
-        return (c_.lane_tiles(lanes_) + c_.lane_block - 1) / c_.lane_block;
-    }
+    int64_t row_blocks() const { return (c_.all_row_tiles() + c_.row_block - 1) / c_.row_block; }
+    int64_t lane_blocks() const { return (c_.all_lane_tiles(lanes_) + c_.lane_block - 1) / c_.lane_block; }
     /// Iterations of the outermost loop.
     int64_t outermost() const { return count_of(loop_axis(0)); }
 
@@ -155,8 +153,8 @@ private:
     /// One (row block, lane block, segment): packs what has changed, then the tiles.
     void block(int64_t row_block, int64_t lane_block, int64_t segment) {
         const int64_t first_row = row_block * c_.row_block, first_lane = lane_block * c_.lane_block;
-        const int64_t end_row = std::min(c_.row_tiles, first_row + c_.row_block);
-        const int64_t end_lane = std::min(c_.lane_tiles(lanes_), first_lane + c_.lane_block);
+        const int64_t end_row = std::min(c_.all_row_tiles(), first_row + c_.row_block);
+        const int64_t end_lane = std::min(c_.all_lane_tiles(lanes_), first_lane + c_.lane_block);
         const int64_t block_depth = c_.taps * segment_channels(c_, segment);
         const Isa isa = context_.plan.isa;
         if (c_.scalar.source == Source::packed && !c_.scalar.whole &&
@@ -172,47 +170,74 @@ private:
             packed_vector_[0] = lane_block;
             packed_vector_[1] = segment;
         }
+        const int64_t tiles_per_group = c_.lane_tiles(lanes_);
         for (int64_t tile = first_lane; tile < end_lane; ++tile) {
-            if (first_row < c_.wide_tiles)
-                tiles(first_row, std::min(end_row, c_.wide_tiles), first_row, tile, first_lane, segment);
-            if (end_row > c_.wide_tiles)
-                tiles(std::max(first_row, c_.wide_tiles), end_row, first_row, tile, first_lane, segment);
+            const LaneTile lane{c_.lane_groups[static_cast<size_t>(tile / tiles_per_group)],
+                                tile % tiles_per_group * c_.tile_lanes, first_lane * c_.tile_lanes, segment};
+            if (c_.uniform_row_groups) {
+                tiles(first_row, 0, end_row - first_row, 0, lane);
+                continue;
+            }
+            for (int64_t row = first_row; row < end_row;) {
+                const int64_t group = row / c_.row_tiles, begin = row % c_.row_tiles;
+                const int64_t end = std::min(c_.row_tiles, begin + (end_row - row));
+                if (begin < c_.wide_tiles) tiles(group, begin, std::min(end, c_.wide_tiles) - begin, first_row, lane);
+                const int64_t narrow = std::max(begin, c_.wide_tiles);
+                if (end > narrow) tiles(group, narrow, end - narrow, first_row, lane);
+                row += end - begin;
+            }
         }
     }
 
-    /// Row tiles [first, last), all of one width, against one lane tile.
-    void tiles(int64_t first, int64_t last, int64_t block_row, int64_t lane_tile, int64_t block_lane,
-               int64_t segment) const {
-        const bool wide = first < c_.wide_tiles;
+    /// The lane tile that row tiles meet, and the segment.
+    struct LaneTile {
+        const GroupOffset& group;
+        int64_t lane;        // in its group
+        int64_t block_lane;  // first lane of the packed block
+        int64_t segment;
+    };
+
+    /// `count` row tiles of one width from tile `first` of group `group`; where groups are uniform, one tile of each of
+    /// `count` groups.
+    void tiles(int64_t group, int64_t first, int64_t count, int64_t block_row, const LaneTile& at) const {
+        const bool wide = first < c_.wide_tiles, last_segment = at.segment + 1 == c_.segments;
         const int64_t width = rows_of(c_, first), row = c_.rows_before(first);
-        const int64_t lane = lane_tile * c_.tile_lanes, k = segment_channels(c_, segment);
+        const int64_t k = segment_channels(c_, at.segment);
+        const GroupOffset& rows = c_.row_groups[static_cast<size_t>(group)];
         TileArgs args;
         args.k = k;
         args.taps = c_.taps;
-        args.tiles = last - first;
-        args.lanes = std::min<int64_t>(c_.tile_lanes, lanes_ - lane);
-        address_scalar(args, block_row, width, row, segment, k);
-        address_vector(args, row, width, lane, block_lane, segment, k);
-        int64_t table[2 * kMaxTaps];
-        args.tap_offsets = table;
-        if (c_.kernel_taps) fill_taps(table, width, k);
-        args.dst = dst_ + row * c_.dst_row + lane;
+        args.tiles = count;
+        args.lanes = std::min<int64_t>(c_.tile_lanes, lanes_ - at.lane);
+        address_scalar(args, block_row, width, row, at.segment, k);
+        address_vector(args, row, width, at, k);
+        args.scalar += rows.scalar + at.group.scalar;
+        args.vector += rows.vector + at.group.vector;
+        args.tap_offsets = c_.tap_table[last_segment][wide].data();
+        args.dst = dst_ + row * c_.dst_row + at.lane + rows.dst + at.group.dst;
         args.dst_row = c_.dst_row;
         args.dst_tile = width * c_.dst_row;
+        if (c_.uniform_row_groups && c_.row_groups.size() > 1) {
+            args.scalar_tile = c_.row_groups[1].scalar;
+            args.vector_tile = c_.row_groups[1].vector;
+            args.dst_tile = c_.row_groups[1].dst;
+        }
         args.bias = bias_;
         args.bias_tile = 0;
-        float uniform[kMaxTileRows];
-        if (c_.bias_axis == BiasAxis::lane) args.bias = bias_ + lane;
+        float uniform[kMaxTileRows * kMaxFold];
+        if (c_.bias_axis == BiasAxis::lane) args.bias = bias_ + at.lane;
         if (c_.bias_axis == BiasAxis::row) {
             args.bias = bias_ + row;
             args.bias_tile = width;
         }
         if (c_.bias_axis == BiasAxis::uniform) {
-            std::fill_n(uniform, width, *bias_);
+            const int64_t values = c_.uniform_row_groups ? count : 1;
+            for (int64_t i = 0; i < values; ++i) std::fill_n(uniform + i * width, width, bias_[group + i]);
             args.bias = uniform;
+            args.bias_tile = c_.uniform_row_groups ? width : 0;
         }
-        args.start = segment > 0 ? kStartDst : first_start();
-        args.finish = segment + 1 == c_.segments ? 1 : 0;
+        args.start = at.segment > 0 ? kStartDst : first_start();
+        args.finish = last_segment ? 1 : 0;
         args.alpha = context_.plan.op.alpha;
         args.beta = context_.plan.op.beta;
         const bool edge = args.lanes < c_.tile_lanes;
@@ -238,31 +263,23 @@ private:
         args.scalar_k = width;
         args.scalar_tile = panel_depth * width;
     }
-    void address_vector(TileArgs& args, int64_t row, int64_t width, int64_t lane, int64_t block_lane, int64_t segment,
-                        int64_t k) const {
+    void address_vector(TileArgs& args, int64_t row, int64_t width, const LaneTile& at, int64_t k) const {
         const Access& a = c_.vector;
         args.vector_row = c_.vector_row_stride;
         args.vector_tile = c_.vector_row_stride * width;
         args.vector_k = a.channel_stride;
         if (a.source == Source::in_place) {
-            args.vector = vector_.place + lane + segment * c_.segment * a.channel_stride + row * c_.vector_row_stride;
+            args.vector =
+                vector_.place + at.lane + at.segment * c_.segment * a.channel_stride + row * c_.vector_row_stride;
             return;
         }
         const bool whole = a.source == Source::frozen || a.whole;
         const int64_t panel_depth = whole ? depth() : c_.taps * k;
-        const int64_t base_lane = whole ? 0 : block_lane * c_.tile_lanes;
-        const int64_t offset = whole ? segment * c_.segment * c_.taps : 0;
+        const int64_t base_lane = whole ? 0 : at.block_lane;
+        const int64_t offset = whole ? at.segment * c_.segment * c_.taps : 0;
         args.vector =
-            (whole ? vector_.packed : vector_.scratch) + (lane - base_lane) * panel_depth + offset * c_.tile_lanes;
+            (whole ? vector_.packed : vector_.scratch) + (at.lane - base_lane) * panel_depth + offset * c_.tile_lanes;
         args.vector_k = c_.tile_lanes;
-    }
-    void fill_taps(int64_t* table, int64_t width, int64_t k) const {
-        const bool scalar_panels = c_.scalar.source != Source::in_place;
-        const bool vector_panels = c_.vector.source != Source::in_place;
-        for (int64_t tap = 0; tap < c_.taps; ++tap) {
-            table[2 * tap] = scalar_panels ? tap * k * width : c_.scalar.tap_offsets[tap];
-            table[2 * tap + 1] = vector_panels ? tap * k * c_.tile_lanes : c_.vector.tap_offsets[tap];
-        }
     }
     int64_t first_start() const {
         if (c_.bias_axis == BiasAxis::lane) return kStartBiasLane;
@@ -289,17 +306,19 @@ void run_degenerate(const Context& context, const Contraction& c, const int64_t*
                             ? nullptr
                             : static_cast<const float*>(context.operands.data[WHET_BIAS]) + c.bias_base +
                                   along(c.bias_outer, outer);
-    for (int64_t r = 0; r < c.rows; ++r)
-        for (int64_t l = 0; l < lanes; ++l) {
-            float& element = dst[r * c.dst_row + l];
-            float value = 0.0f;
-            if (c.bias_axis == BiasAxis::lane) value = bias[l];
-            else if (c.bias_axis == BiasAxis::row) value = bias[r];
-            else if (c.bias_axis == BiasAxis::uniform) value = *bias;
-            else if (op.beta == 1.0f) value = element;
-            else if (op.beta != 0.0f) value = op.beta * element;
-            element = op.epilogue == WHET_EPILOGUE_RELU ? relu(value) : value;
-        }
+    for (size_t row_group = 0; row_group < c.row_groups.size(); ++row_group)
+        for (const GroupOffset& lane_group : c.lane_groups)
+            for (int64_t r = 0; r < c.rows; ++r)
+                for (int64_t l = 0; l < lanes; ++l) {
+                    float& element = dst[c.row_groups[row_group].dst + lane_group.dst + r * c.dst_row + l];
+                    float value = 0.0f;
+                    if (c.bias_axis == BiasAxis::lane) value = bias[l];
+                    else if (c.bias_axis == BiasAxis::row) value = bias[r];
+                    else if (c.bias_axis == BiasAxis::uniform) value = bias[row_group];
+                    else if (op.beta == 1.0f) value = element;
+                    else if (op.beta != 0.0f) value = op.beta * element;
+                    element = op.epilogue == WHET_EPILOGUE_RELU ? relu(value) : value;
+                }
 }
 
 void run_softmax(const Context& context, int64_t first, int64_t last) {

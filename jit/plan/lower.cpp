@@ -25,6 +25,7 @@ Result<void> check_frame(const whet_op& op, const Schedule& s) {
         return make_error(Code::invalid_argument, "unroll %d: expected 1, 2, 4 or 8", s.unroll);
     if (s.scalar == Source::frozen && s.vector == Source::frozen)
         return make_error(Code::invalid_argument, "both sides frozen: at most one");
+    if (s.fold < 1) return make_error(Code::invalid_argument, "fold 0: expected at least 1");
     if (s.parallel > 3) return make_error(Code::invalid_argument, "parallel loops %d: expected 0 to 3", s.parallel);
     return {};
 }
@@ -43,6 +44,34 @@ Result<void> lower_structure(Lowering& lowering) {
 }
 
 size_t padded_bytes(int64_t elements) { return (static_cast<size_t>(elements) * sizeof(float) + 63) / 64 * 64; }
+
+/// Tap offsets as the microkernels take them: of the operand in place, or within panels whose size follows from the
+/// segment's channels and the tile's rows.
+void set_tap_tables(Contraction& c) {
+    if (!c.kernel_taps) return;
+    for (const bool last : {false, true})
+        for (const bool wide : {false, true}) {
+            const int64_t k = last ? c.channels - (c.segments - 1) * c.segment : c.segment;
+            const int64_t width = c.narrow_rows + (wide ? 1 : 0);
+            std::vector<int64_t>& table = c.tap_table[last][wide];
+            for (int64_t tap = 0; tap < c.taps; ++tap) {
+                const auto at = static_cast<size_t>(tap);
+                table.push_back(c.scalar.source == Source::in_place ? c.scalar.tap_offsets[at] : tap * k * width);
+                table.push_back(c.vector.source == Source::in_place ? c.vector.tap_offsets[at] : tap * k * c.tile_lanes);
+            }
+        }
+}
+
+void set_uniform_groups(Contraction& c) {
+    if (c.row_groups.size() == 1 || c.row_tiles != 1) return;
+    const GroupOffset step = c.row_groups[1];
+    for (size_t g = 1; g < c.row_groups.size(); ++g) {
+        const GroupOffset& before = c.row_groups[g - 1];
+        if (c.row_groups[g] != GroupOffset{before.scalar + step.scalar, before.vector + step.vector, before.dst + step.dst})
+            return;
+    }
+    c.uniform_row_groups = true;
+}
 
 ScalarForm scalar_form(const Contraction& c) {
     if (c.vector_row_stride != 0) return ScalarForm::uniform;
@@ -98,14 +127,11 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     c.tile_lanes = s.vectors * lanes_of(lowering.plan.isa);
     set_row_tiles(c, c.rows, s.rows);
     c.order = s.order;
-    const int64_t lane_tiles = c.lane_tiles(c.lanes);
-    c.row_block = s.row_block == 0 ? c.row_tiles : std::min<int64_t>(s.row_block, c.row_tiles);
+    const int64_t lane_tiles = c.all_lane_tiles(c.lanes), row_tiles = c.all_row_tiles();
+    c.row_block = s.row_block == 0 ? row_tiles : std::min<int64_t>(s.row_block, row_tiles);
     c.lane_block = s.lane_block == 0 ? lane_tiles : std::min<int64_t>(s.lane_block, lane_tiles);
-    if (c.taps > kMaxTaps)
-        return make_error(Code::unsupported, "%lld kernel positions: at most %lld", static_cast<long long>(c.taps),
-                          static_cast<long long>(kMaxTaps));
     // A packed block is reused where the other side's loop runs inside; else the whole side is packed ahead.
-    const bool one_row_block = c.row_block >= c.row_tiles, one_lane_block = c.lane_block >= lane_tiles;
+    const bool one_row_block = c.row_block >= row_tiles, one_lane_block = c.lane_block >= lane_tiles;
     const bool rows_inside = s.order == LoopOrder::lsr || s.order == LoopOrder::slr;
     const bool lanes_inside = s.order == LoopOrder::rsl || s.order == LoopOrder::srl;
     c.vector.whole = !(rows_inside || one_row_block);
@@ -113,6 +139,8 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
 
     // With one tap per panel walk, packed sides need no tap table: the chain is one run of taps * channels.
     c.kernel_taps = c.taps > 1 || c.scalar.tap_offsets[0] != 0 || c.vector.tap_offsets[0] != 0;
+    set_tap_tables(c);
+    set_uniform_groups(c);
     MicrokernelSpec spec;
     spec.isa = lowering.plan.isa;
     spec.vectors = s.vectors;

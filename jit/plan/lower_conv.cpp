@@ -91,6 +91,30 @@ Result<void> check_frozen(const Lowering& lowering) {
     return make_error(Code::invalid_argument, "weights are not frozen");
 }
 
+/// How a convolution's outer loops are cut: output rows of a strip, images and (depthwise) channels of a task.
+struct Strips {
+    int64_t rows;
+    int64_t images = 1;
+    int64_t channels = 1;
+};
+
+/// The parts of an image copy that all structures share.
+ImageCopy& start_image(const Shape& s, Nest& nest, const Strips& strips) {
+    ImageCopy& image = nest.image;
+    image.enabled = true;
+    image.images = strips.images;
+    image.source_image = s.source[0];
+    image.channels = s.in_channels * strips.channels;
+    image.source_outer[0] = strips.images * s.source[0];
+    image.source_outer[1] = image.channels * s.source[1];
+    image.source_channel = s.source[1];
+    image.source_row = s.source[2];
+    image.source_column = s.source[3];
+    image.source_rows = s.rows;
+    image.source_columns = s.columns;
+    return image;
+}
+
 /// True when taps can read the caller's image itself: no padding, no stride, rows that follow each other.
 bool readable_in_place(const Shape& s) {
     return s.stride_rows == 1 && s.stride_columns == 1 && s.pad_rows == 0 && s.pad_columns == 0 && s.source[3] == 1 &&
@@ -98,30 +122,22 @@ bool readable_in_place(const Shape& s) {
 }
 
 /// The image side of a forward convolution: the caller's memory, or a padded copy of each strip.
-Access image_access(const Shape& s, Nest& nest, bool in_place, int64_t strip_rows, int64_t* pitch) {
+Access image_access(const Shape& s, Nest& nest, const Strips& strips, bool in_place, int64_t* pitch) {
+    const int64_t strip_rows = strips.rows;
     Access access;
     access.source = Source::in_place;
     access.axis_stride = 1;
     if (in_place) {
         access.place = Place::a;
         access.channel_stride = s.source[1];
-        access.outer = {{s.source[0], s.in_channels * s.source[1], strip_rows * s.columns}};
+        access.outer = {{strips.images * s.source[0], strips.channels * s.in_channels * s.source[1], strip_rows * s.columns}};
         *pitch = s.columns;
         for (int64_t y = 0; y < s.kernel_rows; ++y)
             for (int64_t x = 0; x < s.kernel_columns; ++x)
                 access.tap_offsets.push_back(y * s.dilation_rows * *pitch + x * s.dilation_columns);
         return access;
     }
-    ImageCopy& image = nest.image;
-    image.enabled = true;
-    image.channels = s.in_channels;
-    image.source_outer[0] = s.source[0];
-    image.source_outer[1] = s.in_channels * s.source[1];
-    image.source_channel = s.source[1];
-    image.source_row = s.source[2];
-    image.source_column = s.source[3];
-    image.source_rows = s.rows;
-    image.source_columns = s.columns;
+    ImageCopy& image = start_image(s, nest, strips);
     image.pad_rows = s.pad_rows;
     image.pad_columns = s.pad_columns;
     image.stride_rows = s.stride_rows;
@@ -131,6 +147,7 @@ Access image_access(const Shape& s, Nest& nest, bool in_place, int64_t strip_row
     image.plane_rows = strip_rows + (s.kernel_rows - 1) * s.dilation_rows / s.stride_rows;
     image.pitch = s.out_columns + (s.kernel_columns - 1) * s.dilation_columns / s.stride_columns;
     image.channel_stride = spread(image.plane() * image.planes_rows * image.planes_columns);
+    image.image_size = image.channel_stride * image.channels;
     access.place = Place::image;
     access.channel_stride = image.channel_stride;
     *pitch = image.pitch;
@@ -143,14 +160,21 @@ Access image_access(const Shape& s, Nest& nest, bool in_place, int64_t strip_row
     return access;
 }
 
-void set_strips(Lowering& lowering, const Shape& s, int64_t strip_rows, int64_t output_rows) {
+Result<void> set_strips(Lowering& lowering, const Shape& s, const Strips& strips, int64_t output_rows) {
+    if (s.batch % strips.images != 0)
+        return make_error(Code::invalid_argument, "fold %lld does not divide the batch %lld",
+                          static_cast<long long>(strips.images), static_cast<long long>(s.batch));
+    if (s.groups % strips.channels != 0 || strips.channels > kMaxFold)
+        return make_error(Code::invalid_argument, "fold %lld: expected a divisor of %lld channels, at most %d",
+                          static_cast<long long>(strips.channels), static_cast<long long>(s.groups), kMaxFold);
     Nest& nest = lowering.nest;
-    nest.strip_rows = strip_rows;
+    nest.strip_rows = strips.rows;
     nest.output_rows = output_rows;
-    nest.outer_extent[0] = s.batch;
-    nest.outer_extent[1] = s.groups;
-    nest.outer_extent[2] = (output_rows + strip_rows - 1) / strip_rows;
-    lowering.plan.phases = {{s.batch * s.groups * nest.outer_extent[2]}};
+    nest.outer_extent[0] = s.batch / strips.images;
+    nest.outer_extent[1] = s.groups / strips.channels;
+    nest.outer_extent[2] = (output_rows + strips.rows - 1) / strips.rows;
+    lowering.plan.phases = {{nest.outer_extent[0] * nest.outer_extent[1] * nest.outer_extent[2]}};
+    return {};
 }
 
 void set_bias(const Lowering& lowering, const Shape& s, Contraction& c, BiasAxis axis) {
@@ -159,15 +183,17 @@ void set_bias(const Lowering& lowering, const Shape& s, Contraction& c, BiasAxis
     c.bias_outer.stride[1] = s.out_channels;
 }
 
-Unpack unpack_of(const Shape& s, UnpackKind kind, int64_t product_row, int64_t pitch) {
+Unpack unpack_of(const Shape& s, UnpackKind kind, int64_t images, int64_t product_row, int64_t pitch) {
     Unpack unpack;
     unpack.kind = kind;
+    unpack.images = images;
+    unpack.dst_image = s.dst[0];
     unpack.channels = s.out_channels;
     unpack.product_row = product_row;
     unpack.pitch = pitch;
     unpack.columns = s.out_columns;
     unpack.rows = s.out_rows;
-    unpack.dst_outer[0] = s.dst[0];
+    unpack.dst_outer[0] = images * s.dst[0];
     unpack.dst_outer[1] = s.out_channels * s.dst[1];
     unpack.dst_channel = s.dst[1];
     unpack.dst_row = s.dst[2];
@@ -177,7 +203,7 @@ Unpack unpack_of(const Shape& s, UnpackKind kind, int64_t product_row, int64_t p
 
 /// Image elements, with what a whole vector tile may read past the last position.
 int64_t image_elements(const Nest& nest, int tile_lanes) {
-    return nest.image.enabled ? nest.image.channels * nest.image.channel_stride + tile_lanes : 0;
+    return nest.image.enabled ? nest.image.images * nest.image.image_size + tile_lanes : 0;
 }
 
 int64_t strip_rows_of(const Schedule& schedule, int64_t output_rows) {
@@ -207,34 +233,56 @@ base::Result<void> lower_conv(Lowering& lowering) {
     if (!pixels && s.out_rows % strip_rows != 0)
         return make_error(Code::invalid_argument, "strips of %lld rows do not divide %lld",
                           static_cast<long long>(strip_rows), static_cast<long long>(s.out_rows));
-    set_strips(lowering, s, strip_rows, s.out_rows);
+    const Strips strips{strip_rows, schedule.fold};
+    WHET_TRY_VOID(set_strips(lowering, s, strips, s.out_rows));
 
     Contraction c;
     int64_t pitch = 0;
-    Access image = image_access(s, nest, in_place, strip_rows, &pitch);
-    Access weights = weight_access(s, weight_source);
-    const int64_t positions = (strip_rows - 1) * pitch + s.out_columns;
-    nest.rows_are_positions = !pixels;
-    nest.lanes_per_row = pitch;
-    nest.last_row_lanes = s.out_columns;
     c.taps = s.taps();
     c.channels = s.in_channels;
     c.segment = lowering.computation.segment;
-    c.rows = pixels ? s.out_channels : positions;
-    c.lanes = pixels ? positions : s.out_channels;
-    c.scalar = pixels ? weights : image;
-    c.vector = pixels ? image : weights;
+    const Access image = image_access(s, nest, strips, in_place, &pitch);
+    const Access weights = weight_access(s, weight_source);
+    nest.rows_are_positions = !pixels;
+    nest.lanes_per_row = pitch;
+    nest.last_row_lanes = s.out_columns;
     set_bias(lowering, s, c, pixels ? BiasAxis::row : BiasAxis::lane);
-    const bool direct = pixels && s.dst[3] == 1 && (s.out_rows == 1 || (pitch == s.out_columns && s.dst[2] == pitch));
+    const int64_t image_step = in_place ? s.source[0] : nest.image.image_size;
     int64_t product = 0;
-    if (direct) {
-        c.dst_row = s.dst[1];
-        c.dst_outer = {{s.dst[0], s.out_channels * s.dst[1], strip_rows * s.dst[2]}};
+    if (pixels) {
+        c.scalar = weights;
+        c.vector = image;
+        c.rows = s.out_channels;
+        c.lanes = (strip_rows - 1) * pitch + s.out_columns;
+        const bool direct = s.dst[3] == 1 && (s.out_rows == 1 || (pitch == s.out_columns && s.dst[2] == pitch));
+        const int64_t positions = spread(c.lanes);
+        for (int64_t i = 1; i < strips.images; ++i)
+            c.lane_groups.push_back({0, i * image_step, i * (direct ? s.dst[0] : positions)});
+        if (direct) {
+            c.dst_row = s.dst[1];
+            c.dst_outer = {{strips.images * s.dst[0], s.out_channels * s.dst[1], strip_rows * s.dst[2]}};
+        } else {
+            c.dst_place = Place::product;
+            c.dst_row = spread(positions * strips.images);
+            product = c.dst_row * c.rows;
+            nest.unpack = unpack_of(s, UnpackKind::pitched, strips.images, c.dst_row, pitch);
+            nest.unpack.product_image = positions;
+        }
     } else {
+        // One group an output row: no position is computed that is not stored.
+        c.scalar = image;
+        c.vector = weights;
+        c.rows = s.out_columns;
+        c.lanes = s.out_channels;
         c.dst_place = Place::product;
-        c.dst_row = spread(pixels ? positions : s.out_channels);
-        product = c.dst_row * c.rows;
-        nest.unpack = unpack_of(s, pixels ? UnpackKind::pitched : UnpackKind::transposed, c.dst_row, pitch);
+        c.dst_row = spread(s.out_channels);
+        c.row_groups.clear();
+        for (int64_t i = 0; i < strips.images; ++i)
+            for (int64_t y = 0; y < strip_rows; ++y)
+                c.row_groups.push_back({i * image_step + y * pitch, 0, (i * strip_rows + y) * s.out_columns * c.dst_row});
+        product = c.dst_row * s.out_columns * strip_rows * strips.images;
+        nest.unpack = unpack_of(s, UnpackKind::transposed, strips.images, c.dst_row, s.out_columns);
+        nest.unpack.product_image = strip_rows * s.out_columns * c.dst_row;
     }
     WHET_TRY_VOID(finish_contraction(lowering, c));
     Access& packed = pixels ? c.scalar : c.vector;
@@ -266,13 +314,16 @@ base::Result<void> lower_depthwise(Lowering& lowering) {
         return make_error(Code::invalid_argument, "strips of %lld rows do not divide %lld",
                           static_cast<long long>(strip_rows), static_cast<long long>(s.out_rows));
     Nest& nest = lowering.nest;
-    set_strips(lowering, s, strip_rows, s.out_rows);
+    const Strips strips{strip_rows, 1, schedule.fold};
+    WHET_TRY_VOID(set_strips(lowering, s, strips, s.out_rows));
     Contraction c;
     int64_t pitch = 0;
-    c.vector = image_access(s, nest, in_place, strip_rows, &pitch);
+    c.vector = image_access(s, nest, strips, in_place, &pitch);
     c.scalar = weight_access(s, Source::in_place);
     c.scalar.axis_stride = 0;
-    c.scalar.outer.stride[1] = s.weight_out;
+    c.scalar.outer.stride[1] = strips.channels * s.weight_out;
+    for (int64_t i = 1; i < strips.channels; ++i)
+        c.row_groups.push_back({i * s.weight_out, i * (in_place ? s.source[1] : nest.image.channel_stride), i * s.dst[1]});
     c.vector_row_stride = pitch;
     nest.rows_are_positions = true;
     c.taps = s.taps();
@@ -281,10 +332,10 @@ base::Result<void> lower_depthwise(Lowering& lowering) {
     c.rows = strip_rows;
     c.lanes = s.out_columns;
     c.dst_row = s.out_rows == 1 ? s.out_columns : s.dst[2];
-    c.dst_outer = {{s.dst[0], s.dst[1], strip_rows * s.dst[2]}};
+    c.dst_outer = {{s.dst[0], strips.channels * s.dst[1], strip_rows * s.dst[2]}};
     if (lowering.computation.bias_dimension >= 0) {
         c.bias_axis = BiasAxis::uniform;
-        c.bias_outer.stride[1] = 1;
+        c.bias_outer.stride[1] = strips.channels;
     }
     WHET_TRY_VOID(finish_contraction(lowering, c));
     const int tile_lanes = c.tile_lanes;
@@ -338,28 +389,22 @@ base::Result<void> lower_phases(Lowering& lowering) {
     const int64_t phase_rows = (s.out_rows + s.stride_rows - 1) / s.stride_rows;
     const int64_t phase_columns = (s.out_columns + s.stride_columns - 1) / s.stride_columns;
     const int64_t strip_rows = strip_rows_of(schedule, phase_rows);
-    set_strips(lowering, s, strip_rows, phase_rows);
+    const Strips strips{strip_rows, schedule.fold};
+    WHET_TRY_VOID(set_strips(lowering, s, strips, phase_rows));
 
-    ImageCopy& image = nest.image;
-    image.enabled = true;
-    image.channels = s.in_channels;
-    image.source_outer[0] = s.source[0];
-    image.source_outer[1] = s.in_channels * s.source[1];
-    image.source_channel = s.source[1];
-    image.source_row = s.source[2];
-    image.source_column = s.source[3];
-    image.source_rows = s.rows;
-    image.source_columns = s.columns;
+    ImageCopy& image = start_image(s, nest, strips);
     image.pad_rows = -first_y;
     image.pad_columns = -first_x;
     image.plane_rows = strip_rows + last_y - first_y;
     image.pitch = phase_columns + last_x - first_x;
     image.channel_stride = spread(image.plane());
+    image.image_size = image.channel_stride * image.channels;
     nest.lanes_per_row = image.pitch;
     nest.last_row_lanes = phase_columns;
     const int64_t positions = (strip_rows - 1) * image.pitch + phase_columns;
-    const int64_t product_row = spread(positions);
-    nest.unpack = unpack_of(s, UnpackKind::phases, product_row, image.pitch);
+    const int64_t product_image = spread(positions), product_row = spread(product_image * strips.images);
+    nest.unpack = unpack_of(s, UnpackKind::phases, strips.images, product_row, image.pitch);
+    nest.unpack.product_image = product_image;
     nest.unpack.phase_rows = s.stride_rows;
     nest.unpack.phase_columns = s.stride_columns;
     nest.unpack.phase_size = product_row * s.out_channels;
@@ -388,6 +433,8 @@ base::Result<void> lower_phases(Lowering& lowering) {
         c.segment = lowering.computation.segment;
         c.rows = s.out_channels;
         c.lanes = positions;
+        for (int64_t i = 1; i < strips.images; ++i)
+            c.lane_groups.push_back({0, i * image.image_size, i * product_image});
         c.dst_place = Place::product;
         c.dst_base = phase * nest.unpack.phase_size;
         c.dst_row = product_row;

@@ -49,6 +49,8 @@ base::Result<Access> access_of(const Lowering& lowering, const Read& read, int a
 
 base::Result<void> lower_matmul(Lowering& lowering) {
     if (lowering.op.kind != WHET_MATMUL) return make_error(Code::unsupported, "matmul: not a matrix product");
+    if (lowering.schedule.fold != 1)
+        return make_error(Code::invalid_argument, "fold %d: a matrix product has 1", lowering.schedule.fold);
     const Computation& computation = lowering.computation;
     WHET_TRY(const Roles roles, roles_of(lowering));
     const int batch = find_axis(computation, "batch");

@@ -14,11 +14,10 @@ namespace whet::jit {
 /// The memory that an address is relative to: an operand of the call, or a part of the private scratch.
 enum class Place : uint8_t { dst = 0, a = 1, b = 2, bias = 3, image = 4, product = 5 };
 
-/// The most kernel positions of a convolution that a plan takes (the driver's tap table is on its stack).
-inline constexpr int64_t kMaxTaps = 512;
-
 /// The tallest register tile.
 inline constexpr int kMaxTileRows = 28;
+/// The most channels of a depthwise convolution in one call of a microkernel.
+inline constexpr int kMaxFold = 64;
 
 /// The loops around everything else: batch, group, strip of output rows.
 inline constexpr int kOuterLoops = 3;
@@ -48,10 +47,21 @@ enum class BiasAxis : uint8_t {
     uniform,  ///< one value (depthwise: a group has one channel)
 };
 
-/// One product with its loops: rows x lanes results, reduced over taps and channels.
+/// Where one group of rows or lanes lies, relative to the first: images that are computed together, output rows of an
+/// image whose junk columns are skipped, channels of a depthwise convolution.
+struct GroupOffset {
+    int64_t scalar = 0, vector = 0, dst = 0;
+    bool operator==(const GroupOffset&) const = default;
+};
+
+/// One product with its loops: (row groups x rows) x (lane groups x lanes) results, reduced over taps and channels.
+/// Tiles never cross a group; a tile's number counts through all groups.
 struct Contraction {
-    int64_t rows = 0, lanes = 0, channels = 0, taps = 1;
+    int64_t rows = 0, lanes = 0;  ///< of one group
+    int64_t channels = 0, taps = 1;
     int64_t segment = 1, segments = 1;
+    std::vector<GroupOffset> row_groups{GroupOffset{}}, lane_groups{GroupOffset{}};
+    bool uniform_row_groups = false;  ///< one tile a group, offsets in arithmetic progression: one call runs them all
     Access scalar, vector;
     int64_t vector_row_stride = 0;  ///< depthwise: the vector operand moves with the row too
 
@@ -64,17 +74,22 @@ struct Contraction {
 
     LoopOrder order = LoopOrder::lsr;
     int64_t row_block = 1, lane_block = 1;  ///< in tiles
-    int64_t row_tiles = 0, wide_tiles = 0;  ///< the first wide_tiles have narrow_rows + 1 rows, the rest narrow_rows
+    int64_t row_tiles = 0, wide_tiles = 0;  ///< of one group; the first wide_tiles have narrow_rows + 1 rows
     int narrow_rows = 1;
     int tile_lanes = 8;
     int kernel[2][2] = {{-1, -1}, {-1, -1}};  ///< [narrow, wide][full, masked loads]
     bool kernel_taps = false;                 ///< the microkernels walk a tap table
+    std::vector<int64_t> tap_table[2][2];     ///< [last segment][wide]: pairs as in TileArgs
     bool degenerate = false;                  ///< no products (K = 0, no tap, alpha = 0): dst = epilogue(start)
 
-    int64_t rows_before(int64_t tile) const {  ///< first row of a row tile
+    int64_t rows_before(int64_t tile) const {  ///< first row of a row tile of one group
         return tile * narrow_rows + (tile < wide_tiles ? tile : wide_tiles);
     }
     int64_t lane_tiles(int64_t lane_count) const { return (lane_count + tile_lanes - 1) / tile_lanes; }
+    int64_t all_row_tiles() const { return row_tiles * static_cast<int64_t>(row_groups.size()); }
+    int64_t all_lane_tiles(int64_t lane_count) const {
+        return lane_tiles(lane_count) * static_cast<int64_t>(lane_groups.size());
+    }
 };
 
 /// A zero-padded copy of one strip of one group's source: [channel][plane][row][pitch]; plane = (y mod stride, x mod
@@ -82,7 +97,10 @@ struct Contraction {
 struct ImageCopy {
     bool enabled = false;
     int64_t channels = 0;
-    int64_t source_outer[2] = {0, 0};  ///< strides of batch and group in the source
+    int64_t images = 1;                ///< consecutive images of the batch copied together
+    int64_t source_image = 0;          ///< stride between them in the source
+    int64_t image_size = 0;            ///< elements between them in the copy
+    int64_t source_outer[2] = {0, 0};  ///< strides of the batch and group loops in the source
     int64_t source_channel = 0, source_row = 0, source_column = 0;
     int64_t source_rows = 0, source_columns = 0;  ///< extents of the source image
     int64_t pad_rows = 0, pad_columns = 0;        ///< zeros before the first row and column
@@ -103,6 +121,8 @@ enum class UnpackKind : uint8_t {
 struct Unpack {
     UnpackKind kind = UnpackKind::none;
     int64_t channels = 0;                      ///< output channels of one group
+    int64_t images = 1;                        ///< images in the product
+    int64_t product_image = 0, dst_image = 0;  ///< elements between them
     int64_t product_row = 0;                   ///< elements between product rows
     int64_t pitch = 0;                         ///< positions between output rows
     int64_t columns = 0, rows = 0;             ///< output extents (of the whole image)

@@ -63,10 +63,10 @@ Result<std::string_view> field(std::string_view& rest, std::string_view name) {
 std::string Schedule::print() const {
     char text[192];
     std::snprintf(text, sizeof(text),
-                  "%s scalar=%s vector=%s order=%s tile=%dx%d unroll=%d prefetch=%d block=%dx%dx%d parallel=%d",
+                  "%s scalar=%s vector=%s order=%s tile=%dx%d unroll=%d prefetch=%d block=%dx%dx%d fold=%d parallel=%d",
                   kStructures[static_cast<int>(structure)], kSources[static_cast<int>(scalar)],
                   kSources[static_cast<int>(vector)], kOrders[static_cast<int>(order)], rows, vectors, unroll, prefetch,
-                  row_block, lane_block, outer_block, parallel);
+                  row_block, lane_block, outer_block, fold, parallel);
     return text;
 }
 
@@ -95,6 +95,8 @@ base::Result<Schedule> Schedule::parse(std::string_view text) {
     WHET_TRY(const uint32_t row_block, number("row block", take(block, 'x'), 65535));
     WHET_TRY(const uint32_t lane_block, number("lane block", take(block, 'x'), 65535));
     WHET_TRY(const uint32_t outer_block, number("outer block", block, 65535));
+    WHET_TRY(const auto fold_text, field(rest, "fold"));
+    WHET_TRY(const uint32_t fold, number("fold", fold_text, 65535));
     WHET_TRY(const auto parallel_text, field(rest, "parallel"));
     WHET_TRY(const uint32_t parallel, number("parallel", parallel_text, 3));
     if (!rest.empty())
@@ -107,6 +109,7 @@ base::Result<Schedule> Schedule::parse(std::string_view text) {
     s.row_block = static_cast<uint16_t>(row_block);
     s.lane_block = static_cast<uint16_t>(lane_block);
     s.outer_block = static_cast<uint16_t>(outer_block);
+    s.fold = static_cast<uint16_t>(fold);
     s.parallel = static_cast<uint8_t>(parallel);
     return s;
 }

@@ -30,7 +30,7 @@ enum class Structure : uint8_t {
 /// The order of the block loops, outermost first: r = row blocks, l = lane blocks, s = reduction segments.
 enum class LoopOrder : uint8_t { lsr = 0, slr, rsl, srl, lrs, rls };
 
-/// Plain data, 24 bytes. Blocks are in register tiles; 0 means the whole axis.
+/// Plain data. Blocks are in register tiles; 0 means the whole axis.
 struct Schedule {
     Structure structure = Structure::matmul;
     Source scalar = Source::in_place;
@@ -43,9 +43,10 @@ struct Schedule {
     uint16_t row_block = 0;   ///< row tiles in one row block
     uint16_t lane_block = 0;  ///< lane tiles in one lane block
     uint16_t outer_block = 1;  ///< convolutions: output rows of one image strip (0: all); else 1
+    uint16_t fold = 1;         ///< images (depthwise: channels) computed together; 1 elsewhere
     uint8_t parallel = 0;      ///< block loops (outermost first) whose iterations are separate tasks, 0 to 3
 
-    /// e.g. `matmul a=in_place b=frozen order=lsr tile=14x2 unroll=4 prefetch=0 block=0x8x1 parallel=1`.
+    /// e.g. `matmul a=in_place b=frozen order=lsr tile=14x2 unroll=4 prefetch=0 block=0x8x1 fold=1 parallel=1`.
     std::string print() const;
     /// Inverse of print. invalid_argument states got and expected.
     static base::Result<Schedule> parse(std::string_view text);

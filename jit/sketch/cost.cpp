@@ -76,22 +76,24 @@ double step_cycles(const Contraction& c, const Plan& plan, double rows) {
 void add_contraction(const Contraction& c, const Plan& plan, const MachineModel& machine, double times,
                      PlanCost& cost) {
     if (c.degenerate) return;
-    const double lane_tiles = static_cast<double>(c.lane_tiles(c.lanes));
+    const double lane_tiles = static_cast<double>(c.all_lane_tiles(c.lanes));
+    const double row_groups = static_cast<double>(c.row_groups.size()), lane_groups = static_cast<double>(c.lane_groups.size());
     const double depth = static_cast<double>(c.taps * c.channels), segments = static_cast<double>(c.segments);
-    const double wide = static_cast<double>(c.wide_tiles), narrow = static_cast<double>(c.row_tiles) - wide;
-    const int64_t counts[3] = {(c.row_tiles + c.row_block - 1) / c.row_block,
-                               (c.lane_tiles(c.lanes) + c.lane_block - 1) / c.lane_block, c.segments};
+    const double wide = row_groups * static_cast<double>(c.wide_tiles);
+    const double narrow = static_cast<double>(c.all_row_tiles()) - wide;
+    const int64_t counts[3] = {(c.all_row_tiles() + c.row_block - 1) / c.row_block,
+                               (c.all_lane_tiles(c.lanes) + c.lane_block - 1) / c.lane_block, c.segments};
     static constexpr int8_t kOrders[][3] = {{1, 2, 0}, {2, 1, 0}, {0, 2, 1}, {2, 0, 1}, {1, 0, 2}, {0, 1, 2}};
     const int8_t* order = kOrders[static_cast<int>(c.order)];
 
     const double steps = wide * step_cycles(c, plan, c.narrow_rows + 1) + narrow * step_cycles(c, plan, c.narrow_rows);
     cost.arithmetic_cycles += times * lane_tiles * depth * steps;
-    const double tiles = static_cast<double>(c.row_tiles) * lane_tiles * segments;
+    const double tiles = static_cast<double>(c.all_row_tiles()) * lane_tiles * segments;
     const double stores = plan.schedule.vectors * (c.narrow_rows + 0.5) * (segments > 1 ? 2 : 1);
-    const double calls = lane_tiles * segments * static_cast<double>(counts[0]);
+    const double calls = lane_tiles * segments * std::max(static_cast<double>(counts[0]), c.uniform_row_groups ? 1.0 : row_groups);
     cost.overhead_cycles += times * (tiles * (kTileCycles + stores + (c.kernel_taps ? kTapCycles * static_cast<double>(c.taps) : 0)) +
                                      calls * kCallCycles);
-    cost.useful_share = static_cast<double>(c.lanes) / (lane_tiles * c.tile_lanes);
+    cost.useful_share = static_cast<double>(c.lanes) * lane_groups / (lane_tiles * c.tile_lanes);
 
     const double block_depth = depth / segments;
     const double vector_block = static_cast<double>(c.lane_block * c.tile_lanes) * block_depth * 4;
@@ -114,8 +116,8 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
         (fits && repeated ? cost.l2_bytes : cost.l3_bytes) += times * traffic.l3;
         if (operand && access.place == Place::b) cost.memory_bytes += whole * (repeated ? 1 : times);
     };
-    add(c.vector, vector, static_cast<double>(c.lanes) * depth * 4);
-    add(c.scalar, scalar, static_cast<double>(c.rows) * depth * 4);
+    add(c.vector, vector, lane_groups * static_cast<double>(c.lanes) * depth * 4);
+    add(c.scalar, scalar, row_groups * static_cast<double>(c.rows) * depth * 4);
 
     for (const bool scalar_side : {true, false}) {
         const Access& access = scalar_side ? c.scalar : c.vector;
@@ -127,20 +129,20 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
         cost.copy_cycles += times * repeats * pack_cycles(access, elements);
     }
     // The result is written, and for all but one segment read back.
-    const double result = static_cast<double>(c.rows) * static_cast<double>(c.lanes) * 4;
+    const double result = row_groups * lane_groups * static_cast<double>(c.rows) * static_cast<double>(c.lanes) * 4;
     if (result > l1) cost.l2_bytes += times * result * (2 * segments - 1);
 }
 
 void add_copies(const Nest& nest, double times, PlanCost& cost) {
     if (nest.image.enabled) {
         const ImageCopy& image = nest.image;
-        const double rows = static_cast<double>(image.channels * image.planes_rows * image.planes_columns * image.plane_rows);
+        const double rows = static_cast<double>(image.images * image.channels * image.planes_rows * image.planes_columns * image.plane_rows);
         const bool strided = image.stride_columns * image.source_column != 1;
         cost.copy_cycles += times * rows * (kRowCopyCycles + static_cast<double>(image.pitch) * (strided ? kStrideCycles : kCopyCycles));
     }
     if (nest.unpack.kind != UnpackKind::none) {
         const Unpack& u = nest.unpack;
-        const double rows = static_cast<double>(u.channels * nest.strip_rows * u.phase_rows);
+        const double rows = static_cast<double>(u.images * u.channels * nest.strip_rows * u.phase_rows);
         const bool plain = u.kind == UnpackKind::pitched;
         cost.copy_cycles += times * rows * (kRowCopyCycles + static_cast<double>(u.columns) * (plain ? kCopyCycles : 0.6));
     }

@@ -14,9 +14,9 @@ namespace whet::jit {
 
 namespace {
 
-enum Knob { kRows, kVectors, kUnroll, kPrefetch, kOrder, kRowBlock, kLaneBlock, kOuterBlock, kKnobs };
+enum Knob { kRows, kVectors, kUnroll, kPrefetch, kOrder, kRowBlock, kLaneBlock, kOuterBlock, kFold, kKnobs };
 constexpr const char* kKnobNames[kKnobs] = {"rows",  "vectors",   "unroll",     "prefetch",
-                                            "order", "row_block", "lane_block", "outer_block"};
+                                            "order", "row_block", "lane_block", "outer_block", "fold"};
 
 /// Values of each knob for one sketch.
 struct Knobs {
@@ -32,12 +32,13 @@ void set_knob(Schedule& s, int knob, int value) {
         case kOrder: s.order = static_cast<LoopOrder>(value); break;
         case kRowBlock: s.row_block = static_cast<uint16_t>(value); break;
         case kLaneBlock: s.lane_block = static_cast<uint16_t>(value); break;
-        default: s.outer_block = static_cast<uint16_t>(value); break;
+        case kOuterBlock: s.outer_block = static_cast<uint16_t>(value); break;
+        default: s.fold = static_cast<uint16_t>(value); break;
     }
 }
 int get_knob(const Schedule& s, int knob) {
     const int values[kKnobs] = {s.rows, s.vectors, s.unroll, s.prefetch, static_cast<int>(s.order),
-                                s.row_block, s.lane_block, s.outer_block};
+                                s.row_block, s.lane_block, s.outer_block, s.fold};
     return values[knob];
 }
 
@@ -71,6 +72,14 @@ std::vector<int> strip_sizes(int64_t rows) {
     return sizes;
 }
 
+/// Divisors of `extent` up to `most`.
+std::vector<int> divisors(int64_t extent, int64_t most) {
+    std::vector<int> values;
+    for (int64_t value = 1; value <= std::min(extent, most); ++value)
+        if (extent % value == 0) values.push_back(static_cast<int>(value));
+    return values;
+}
+
 Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
     Knobs knobs;
     Schedule probe = base;
@@ -79,6 +88,7 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
     knobs.values[kPrefetch] = {0};
     knobs.values[kOrder] = {0};
     knobs.values[kRowBlock] = knobs.values[kLaneBlock] = knobs.values[kOuterBlock] = {0};
+    knobs.values[kFold] = {1};
     if (base.structure == Structure::row_softmax) {
         knobs.values[kRows] = {1, 2, 4};
         knobs.values[kVectors] = {1};
@@ -98,7 +108,11 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
         knobs.values[kRowBlock] = block_sizes(c.rows);
         knobs.values[kLaneBlock] = block_sizes((c.lanes + lanes_of(isa) - 1) / lanes_of(isa));
     }
-    if (plan->nest->strip_rows != 0) knobs.values[kOuterBlock] = strip_sizes(plan->nest->output_rows);
+    if (plan->nest->strip_rows != 0) {
+        knobs.values[kOuterBlock] = strip_sizes(plan->nest->output_rows);
+        const bool depthwise = base.structure == Structure::depthwise;
+        knobs.values[kFold] = divisors(plan->nest->outer_extent[depthwise ? 1 : 0], kMaxFold);
+    }
     return knobs;
 }
 
@@ -191,8 +205,8 @@ struct Ranked {
     base::Point point;
 };
 
-/// All tiles of a sketch with one choice of the other knobs, then the best tiles with all of those: two passes over a
-/// product space that is too large to enumerate whole.
+/// All tiles of a sketch with one choice of the other knobs, then strips of the best tiles, then blocks of the best
+/// strips: three passes over a product space that is too large to enumerate whole.
 class Draft {
 public:
     Draft(const ScheduleSpace& space, bool (*usable)(const MicrokernelSpec&, void*), void* context)
@@ -212,7 +226,8 @@ public:
     }
 
 private:
-    static constexpr size_t kTilesKept = 6;  // register tiles of a sketch whose blocks are enumerated
+    static constexpr size_t kTilesKept = 6;  // register tiles of a sketch whose strips are enumerated
+    static constexpr size_t kCutsKept = 3;   // strips and folds of a tile whose blocks are enumerated
 
     void rank_sketch(int sketch) {
         std::vector<Ranked> tiles;
@@ -223,25 +238,34 @@ private:
                 point[kVectors] = static_cast<int16_t>(vectors);
                 rank(sketch, point, tiles);
             }
-        std::sort(tiles.begin(), tiles.end(), [](const Ranked& a, const Ranked& b) { return a.ns < b.ns; });
-        if (tiles.size() > kTilesKept) tiles.resize(kTilesKept);
-        for (const Ranked& tile : tiles) {
-            ranked_.push_back(tile);
-            rank_blocks(sketch, tile.point);
+        for (const Ranked& tile : shortest(tiles, kTilesKept)) {
+            std::vector<Ranked> cuts;
+            rank_over(sketch, tile.point, {kOuterBlock, kFold}, cuts);
+            for (const Ranked& cut : shortest(cuts, kCutsKept))
+                rank_over(sketch, cut.point, {kOrder, kRowBlock, kLaneBlock}, ranked_);
         }
     }
-    void rank_blocks(int sketch, base::Point point) {
-        for (int strip = 0; strip < space_.choice_count(sketch, kOuterBlock); ++strip)
-            for (int order = 0; order < space_.choice_count(sketch, kOrder); ++order)
-                for (int row = 0; row < space_.choice_count(sketch, kRowBlock); ++row)
-                    for (int lane = 0; lane < space_.choice_count(sketch, kLaneBlock); ++lane) {
-                        point[kOuterBlock] = static_cast<int16_t>(strip);
-                        point[kOrder] = static_cast<int16_t>(order);
-                        point[kRowBlock] = static_cast<int16_t>(row);
-                        point[kLaneBlock] = static_cast<int16_t>(lane);
-                        rank(sketch, point, ranked_);
-                    }
+
+    static std::vector<Ranked> shortest(std::vector<Ranked> all, size_t count) {
+        std::sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return a.ns < b.ns; });
+        if (all.size() > count) all.resize(count);
+        return all;
     }
+
+    /// Ranks every combination of some knobs, the others as they are.
+    void rank_over(int sketch, base::Point point, const std::vector<Knob>& knobs, std::vector<Ranked>& out) {
+        for (const Knob knob : knobs) point[knob] = 0;
+        for (bool more = true; more;) {
+            rank(sketch, point, out);
+            more = false;
+            for (const Knob knob : knobs) {
+                more = ++point[knob] < space_.choice_count(sketch, knob);
+                if (more) break;
+                point[knob] = 0;
+            }
+        }
+    }
+
     void rank(int sketch, const base::Point& point, std::vector<Ranked>& out) {
         if (usable_ != nullptr && !buildable(space_.schedule_at(sketch, point))) return;
         const double ns = space_.estimate_ns(sketch, point);
