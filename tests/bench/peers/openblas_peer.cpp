@@ -89,7 +89,11 @@ void run(bench_runnable* runnable, int64_t copy) {
     release(dst, bytes);
 }
 
-void run_into(bench_runnable* runnable, float* dst, const float* a, const float* b, const float* bias, int) {
+void run_at(bench_runnable* runnable, int64_t copy, float* dst) {
+    compute(runnable->shape, dst, runnable->a, runnable->b[static_cast<size_t>(copy)], runnable->bias);
+}
+
+void run_into(bench_runnable* runnable, float* dst, const float* a, const float* b, const float* bias) {
     compute(runnable->shape, dst, a, b, bias);
 }
 
@@ -99,6 +103,6 @@ void destroy(bench_runnable* runnable) { delete runnable; }
 
 extern "C" __attribute__((visibility("default"))) const bench_peer* bench_peer_module(void) {
     static const bench_peer peer{BENCH_PEER_VERSION, "openblas", start, version_text, allocate,
-                                 release, make, run, run_into, destroy};
+                                 release, make, run, run_at, run_into, destroy};
     return &peer;
 }

@@ -174,6 +174,7 @@ at::Tensor compute(const bench_shape& s, const at::Tensor& a, const at::Tensor& 
 struct bench_runnable {
     bool packed = false;
     bench_shape shape{};
+    size_t dst_bytes = 0;
     at::Tensor a, bias;
     std::vector<at::Tensor> b;
     const float* a_data = nullptr;
@@ -234,6 +235,7 @@ bench_runnable* make(const char* name, const bench_shape* shape, const float* a,
     prepare_thread();
     auto runnable = std::make_unique<bench_runnable>();
     runnable->shape = *shape;
+    runnable->dst_bytes = dst_bytes(*shape);
     runnable->a_data = a;
     runnable->bias_data = bias;
     if (std::string_view(name) == "mkl-packed") {
@@ -271,8 +273,18 @@ void run(bench_runnable* runnable, int64_t copy) {
     release(dst, bytes);
 }
 
-void run_into(bench_runnable* runnable, float* dst, const float* a, const float* b, const float* bias,
-              int exact) {
+void run_at(bench_runnable* runnable, int64_t copy, float* dst) {
+    if (runnable->packed) {
+        packed_product(runnable->shape, dst, runnable->a_data, runnable->panels[static_cast<size_t>(copy)],
+                       runnable->bias_data);
+        return;
+    }
+    destination = {dst, runnable->dst_bytes, false};
+    compute(runnable->shape, runnable->a, runnable->b[static_cast<size_t>(copy)], runnable->bias);
+    destination = {};
+}
+
+void run_into(bench_runnable* runnable, float* dst, const float* a, const float* b, const float* bias) {
     prepare_thread();
     const bench_shape& s = runnable->shape;
     const std::vector<int64_t> b_extents = extents_of_b(s);
@@ -283,7 +295,7 @@ void run_into(bench_runnable* runnable, float* dst, const float* a, const float*
     destination = {dst, bytes, false};
     const at::Tensor result = compute(s, first, second, third);
     destination = {};
-    if (exact && result.const_data_ptr() != dst) std::memcpy(dst, result.contiguous().const_data_ptr(), bytes);
+    if (result.const_data_ptr() != dst) std::memcpy(dst, result.contiguous().const_data_ptr(), bytes);
 }
 
 void destroy(bench_runnable* runnable) { delete runnable; }
@@ -292,6 +304,6 @@ void destroy(bench_runnable* runnable) { delete runnable; }
 
 extern "C" __attribute__((visibility("default"))) const bench_peer* bench_peer_module(void) {
     static const bench_peer peer{BENCH_PEER_VERSION, "torch,mkl-packed", start, version_text, allocate,
-                                 release, make, run, run_into, destroy};
+                                 release, make, run, run_at, run_into, destroy};
     return &peer;
 }

@@ -52,9 +52,17 @@ const Original* Original::make(const Case& one, const std::vector<Peer>& candida
     return original;
 }
 
-void Original::run(float* dst, const float* a, const float* b, const float* bias, bool exact) const {
-    if (module_) module_->run_into(runnable_, dst, a, b, bias, exact);
+void Original::run(float* dst, const float* a, const float* b, const float* bias) const {
+    if (module_) module_->run_into(runnable_, dst, a, b, bias);
     else compute_reference(shape_, dst, a, b, bias);
+}
+
+Runnable Original::on(const float* a, const Weights& weights) const {
+    if (!module_) return {};
+    char error[256];
+    return Runnable(module_->make(name_.c_str(), &shape_, a, weights.copies().data(),
+                                  static_cast<int64_t>(weights.copies().size()), weights.bias(), error, sizeof error),
+                    RunnableDeleter{module_});
 }
 
 LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen, const Original* original,
@@ -65,6 +73,7 @@ LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool
     a_ = random_floats(a_count_, 1);
     operands_[WHET_A] = a_.get();
     operands_[WHET_BIAS] = const_cast<float*>(weights_->bias());
+    direct_ = original->on(a_.get(), *weights_);
     whet_op op;
     if (describe(one, frozen, &op) != WHET_OK || whet_site_get(&op, &site_) != WHET_OK) {
         site_ = nullptr;
@@ -79,22 +88,30 @@ void LiveSite::fallback(void* user) {
     ++self.fallbacks_;
     self.last_served_ = false;
     void* const* operands = self.operands_;
-    self.original_->run(static_cast<float*>(operands[WHET_DST]), static_cast<const float*>(operands[WHET_A]),
-                        static_cast<const float*>(operands[WHET_B]), static_cast<const float*>(operands[WHET_BIAS]),
-                        self.exact_);
+    auto* dst = static_cast<float*>(operands[WHET_DST]);
+    if (self.direct_ && !self.exact_) {
+        self.direct_.get_deleter().module->run_at(self.direct_.get(), self.copy_, dst);
+        return;
+    }
+    self.original_->run(dst, static_cast<const float*>(operands[WHET_A]), static_cast<const float*>(operands[WHET_B]),
+                        static_cast<const float*>(operands[WHET_BIAS]));
 }
 
 void LiveSite::background(const whet_op* op, void* const* operands, void* context) {
     static_cast<const Original*>(context)->run(
         static_cast<float*>(operands[WHET_DST]), static_cast<const float*>(operands[WHET_A]),
         op->operand_count > WHET_B ? static_cast<const float*>(operands[WHET_B]) : nullptr,
-        op->operand_count > WHET_BIAS ? static_cast<const float*>(operands[WHET_BIAS]) : nullptr, true);
+        op->operand_count > WHET_BIAS ? static_cast<const float*>(operands[WHET_BIAS]) : nullptr);
+}
+
+void LiveSite::next_weights() {
+    if (++copy_ == copies()) copy_ = 0;
+    operands_[WHET_B] = const_cast<float*>(weights_->copies()[static_cast<size_t>(copy_)]);
 }
 
 void LiveSite::call() {
     operands_[WHET_DST] = allocator_.allocate(dst_bytes_);
-    operands_[WHET_B] = const_cast<float*>(weights_->copies()[next_copy_]);
-    if (++next_copy_ == weights_->copies().size()) next_copy_ = 0;
+    next_weights();
     ++total_;
     last_served_ = true;
     if (!site_ || whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this) != WHET_OK)
@@ -103,10 +120,13 @@ void LiveSite::call() {
 }
 
 void LiveSite::call_original() {
-    void* const dst = allocator_.allocate(dst_bytes_);
-    const float* const b = weights_->copies()[next_copy_];
-    if (++next_copy_ == weights_->copies().size()) next_copy_ = 0;
-    original_->run(static_cast<float*>(dst), a_.get(), b, weights_->bias(), false);
+    next_weights();
+    if (direct_) {
+        direct_.get_deleter().module->run(direct_.get(), copy_);
+        return;
+    }
+    auto* const dst = static_cast<float*>(allocator_.allocate(dst_bytes_));
+    original_->run(dst, a_.get(), static_cast<const float*>(operands_[WHET_B]), weights_->bias());
     allocator_.release(dst, dst_bytes_);
 }
 
@@ -114,7 +134,7 @@ double LiveSite::difference() {
     const auto count = static_cast<int64_t>(dst_bytes_ / sizeof(float));
     const Floats expected = random_floats(count, 4), got = random_floats(count, 5);
     operands_[WHET_DST] = expected.get();
-    operands_[WHET_B] = const_cast<float*>(weights_->copies()[next_copy_]);
+    next_weights();
     const int64_t before = fallbacks_;
     exact_ = true;
     fallback(this);

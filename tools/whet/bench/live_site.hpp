@@ -21,8 +21,9 @@ class Original {
 public:
     /// From the first peer that can compute the case, else the bench's own loops.
     static const Original* make(const Case& one, const std::vector<Peer>& candidates);
-    /// exact = false: as a program would, the answer may stay in memory of the library's own instead of dst.
-    void run(float* dst, const float* a, const float* b, const float* bias, bool exact) const;
+    void run(float* dst, const float* a, const float* b, const float* bias) const;
+    /// The same implementation on a site's own operands, as the application calls it; null: the bench's own loops.
+    Runnable on(const float* a, const Weights& weights) const;
     const std::string& name() const { return name_; }
 
 private:
@@ -63,23 +64,25 @@ public:
     double difference();
 
 private:
+    void next_weights();
     static void fallback(void* user);
     static void background(const whet_op* op, void* const* operands, void* context);
 
     Case case_;
     std::shared_ptr<const Weights> weights_;
     const Original* original_;
+    Runnable direct_;  ///< the original on this site's operands
     Allocator allocator_;
     whet_site* site_ = nullptr;
     int operand_count_ = 0;
     size_t dst_bytes_ = 0;
     Floats a_;
     int64_t a_count_ = 0;
-    size_t next_copy_ = 0;
     void* operands_[WHET_MAX_OPERANDS] = {};
     int64_t fallbacks_ = 0, total_ = 0;
     bool last_served_ = false;
     bool exact_ = false;  ///< the original's answer is looked at
+    int64_t copy_ = 0;    ///< of the weights, in this call
 };
 
 /// Whether the user asked to stop (SIGINT or SIGTERM); install_stop_handler makes it so.

@@ -2,7 +2,7 @@
  * The C interface of a peer module: a shared object that runs a suite's cases with somebody else's library.
  *
  * A module exports `bench_peer_module`. All pointers to operands stay valid until `destroy`. `run` is called from one
- * thread at a time per runnable; `run_into` may be called from another thread at the same time.
+ * thread at a time per runnable, `run_at` too; `run_into` may be called from another thread at the same time.
  */
 #ifndef WHET_BENCH_PEER_H
 #define WHET_BENCH_PEER_H
@@ -55,10 +55,11 @@ typedef struct bench_peer {
                             int64_t copies, const float *bias, char *error, size_t error_bytes);
     /* Computes with weights copy `copy` into a destination that it allocates and releases. */
     void (*run)(bench_runnable *runnable, int64_t copy);
-    /* Computes on other operands of the same shape into dst (no allocation where the library allows it). exact == 0:
-     * where the library insists on memory of its own for the answer, it is left there, as a program would. */
-    void (*run_into)(bench_runnable *runnable, float *dst, const float *a, const float *b, const float *bias,
-                     int exact);
+    /* The same into dst. Where the library insists on memory of its own for the answer, it is left there, as a program
+     * would: the time of a call, not its answer, is what this is for. */
+    void (*run_at)(bench_runnable *runnable, int64_t copy, float *dst);
+    /* Computes on other operands of the same shape; the answer is in dst in any case. */
+    void (*run_into)(bench_runnable *runnable, float *dst, const float *a, const float *b, const float *bias);
     void (*destroy)(bench_runnable *runnable);
 } bench_peer;
 
