@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI over the runtime: sites, promises, the table, reports.
 #include <cstdlib>
+#include <cstring>
+#include <new>
 
 #include <whet/whet.h>
 
@@ -17,7 +19,30 @@ namespace {
 
 whet_status status_of(const whet::base::Result<void>& result) { return result ? WHET_OK : fail(result.error()); }
 
-/// The pack that a switch changes, applied at once.
+/// A thread's last operations as their callers wrote them, and their sites (handles are for ever).
+struct OpFrontSlot {
+    whet_op op{};
+    whet_site* site = nullptr;
+};
+struct OpFront {
+    static constexpr size_t kSlots = 16;
+    OpFrontSlot slots[kSlots];
+};
+thread_local OpFront* op_front __attribute__((tls_model("initial-exec"))) = nullptr;
+
+/// A thread's front is made at its first look-up and kept: about 9 KB a thread that ever looked an operation up.
+OpFront* make_op_front() {
+    op_front = new (std::nothrow) OpFront;
+    return op_front;
+}
+
+size_t quick_slot(const whet_op& op) {
+    const whet_view& dst = op.operands[WHET_DST];
+    const auto mix = static_cast<uint64_t>(dst.extents[0] * 31 + dst.extents[1] * 17 + dst.extents[2] * 7 + op.operands[WHET_A].extents[1] * 3 + op.kind + op.frozen);
+    return mix * 0x9e3779b97f4a7c15ull >> 60;
+}
+
+/// Applies a change of the switches at once.
 template <typename Change>
 whet_status change(Change what) {
     Runtime& r = runtime();
@@ -34,12 +59,18 @@ const char* whet_version(void) { return WHET_VERSION_TEXT; }
 
 whet_status whet_site_get(const whet_op* op, whet_site** site) {
     if (!op || !site) return fail(make_error(Code::invalid_argument, "got null, expected an operation and a place for the site"));
-    // Operations from whet_op_* are canonical but for a set frozen bit; the common case is one look-up.
+    OpFront* const front = op_front ? op_front : make_op_front();
+    OpFrontSlot* const slot = front ? &front->slots[quick_slot(*op)] : nullptr;
+    if (slot && slot->site && std::memcmp(&slot->op, op, sizeof *op) == 0) {
+        *site = slot->site;
+        return WHET_OK;
+    }
     Runtime& r = runtime();
     if (auto checked = whet::runtime::check_operation(*op); !checked) return fail(checked.error());
     const auto found = r.sites.find_or_make(canonical(*op));
     if (!found) return fail(found.error());
     *site = *found;
+    if (slot) *slot = {*op, *found};
     return WHET_OK;
 }
 

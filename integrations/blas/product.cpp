@@ -225,7 +225,7 @@ void serve(Call& call) {
         run_original(call);
         return;
     }
-    if (call.key.batch == 1) fill_frozen(call);
+    if (call.key.batch == 1 && whet_frozen_generation() != 0) fill_frozen(call);
     Front* const mine = front ? front : make_front();
     whet_site* site = nullptr;
     if (mine) {

@@ -2,8 +2,8 @@
 // A product as BLAS names it, in column-major form, and the thread's front: raw arguments -> site.
 #pragma once
 
+#include <bit>
 #include <cstdint>
-#include <cstring>
 
 #include <whet/whet.h>
 
@@ -15,7 +15,7 @@ enum : int { kRowMajor = 101, kColMajor = 102, kNoTrans = 111, kTrans = 112, kCo
 
 enum class Entry : uint8_t { sgemm = 0, cblas_sgemm = 1, cblas_sgemm_batch = 2 };
 
-/// What decides the site: compared and hashed as bytes. Column-major: a row-major call has its sides swapped.
+/// What decides the site. Column-major: a row-major call has its sides swapped.
 struct Key {
     const Library* library = nullptr;
     int32_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
@@ -24,25 +24,26 @@ struct Key {
     uint8_t row_major = 0;           ///< how the caller said it; the original is called the same way
     Entry entry = Entry::sgemm;
     uint8_t frozen = 0;              ///< bit 0: a, bit 1: b
-    uint8_t unused[3] = {};
-    int32_t batch = 1, unused2 = 0;
+    int32_t batch = 1;
     int64_t step_a = 0, step_b = 0, step_c = 0;  ///< between the matrices of a batch, in elements
 
-    bool operator==(const Key& other) const {
-        uint64_t mine[kWords], theirs[kWords], different = 0;
-        std::memcpy(mine, this, sizeof mine);
-        std::memcpy(theirs, &other, sizeof theirs);
-        for (size_t i = 0; i < kWords; ++i) different |= mine[i] ^ theirs[i];
-        return different == 0;
+    /// Field by field, without branches: wider loads would wait for the narrow stores that just filled the key.
+    bool operator==(const Key& o) const {
+        const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
+        const uint32_t narrow = static_cast<uint32_t>((m ^ o.m) | (n ^ o.n) | (k ^ o.k) | (lda ^ o.lda) | (ldb ^ o.ldb) | (ldc ^ o.ldc) |
+                                                      (batch ^ o.batch) | (transa ^ o.transa) | (transb ^ o.transb) |
+                                                      (row_major ^ o.row_major) | (frozen ^ o.frozen) |
+                                                      (static_cast<int>(entry) ^ static_cast<int>(o.entry))) |
+                                (bits(alpha) ^ bits(o.alpha)) | (bits(beta) ^ bits(o.beta));
+        const int64_t wide = (step_a ^ o.step_a) | (step_b ^ o.step_b) | (step_c ^ o.step_c);
+        return (narrow == 0) & (wide == 0) & (library == o.library);
     }
     uint64_t hash() const {
         const uint64_t x = (static_cast<uint64_t>(static_cast<uint32_t>(m)) << 32 | static_cast<uint32_t>(n)) * 0x9e3779b97f4a7c15ull;
         const uint64_t y = (static_cast<uint64_t>(static_cast<uint32_t>(k)) << 32 | static_cast<uint32_t>(lda + 7 * ldb + 31 * ldc + frozen * 3 + transa)) * 0xe7037ed1a0b428dbull;
         return x ^ (y >> 7) ^ (y << 11);
     }
-    static constexpr size_t kWords = 10;
 };
-static_assert(sizeof(Key) == Key::kWords * 8);
 
 /// The data of one call.
 struct Call {

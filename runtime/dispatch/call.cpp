@@ -81,8 +81,11 @@ bool due_for_check(const Record& record, ThreadBlock& block) {
     return record.checks.load(std::memory_order_relaxed) < kFirstChecks || (block.next_random() & kLaterChecks) == 0;
 }
 
-uint32_t next_countdown(const whet_site* site, ThreadBlock& block) {
-    const uint32_t period = site->sample_period.load(std::memory_order_relaxed);
+uint32_t next_countdown(const whet_site* site, SiteCounter& counter, ThreadBlock& block) {
+    constexpr uint32_t kFirstSamples = 16;    // of a thread at a site: every call
+    constexpr uint32_t kUnknownPeriod = 512;  // then, until the tuner knows how long a call takes (or for ever without one)
+    uint32_t period = site->sample_period.load(std::memory_order_relaxed);
+    if (period == 0) period = ++counter.samples < kFirstSamples ? 1 : kUnknownPeriod;
     if (period <= 1) return 0;
     // Jitter, so that a program's own period never hides a site from the samples.
     return period / 2 + block.next_random() % period;
@@ -99,7 +102,7 @@ __attribute__((noinline)) whet_status call_slowly(whet_site* site, void* const* 
     SiteCounter& counter = block->counters[site->index];
     counter.calls.store(counter.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     const bool sampled = counter.countdown == 0;
-    counter.countdown = sampled ? next_countdown(site, *block) : counter.countdown - 1;
+    counter.countdown = sampled ? next_countdown(site, counter, *block) : counter.countdown - 1;
     if (sampled) r.tuner->wake_at_first_call();
     const Record* record = site->record.load(std::memory_order_acquire);
     if (sampled) {

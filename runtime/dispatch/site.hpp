@@ -18,7 +18,7 @@
 struct alignas(64) whet_site {
     std::atomic<const whet::runtime::Record*> record{nullptr};
     std::atomic<const whet::runtime::Record*> challenger{nullptr};  ///< on trial: sampled calls alternate
-    std::atomic<uint32_t> sample_period{1};                         ///< calls between two samples of one thread
+    std::atomic<uint32_t> sample_period{0};  ///< calls between two samples of one thread; 0: not known yet
     uint32_t index = 0;                                             ///< of the per-thread counters
     uint32_t operand_count = 0;
     bool degenerate = false;  ///< nothing to compute: always the fallback, never tuned

@@ -243,7 +243,7 @@ void Tuner::publish(SiteState& state, const Record* record, const std::string& w
     state.serving.clear();
     state.usual_ns = 0;
     state.borrowed = false;
-    state.site->sample_period.store(1, std::memory_order_relaxed);  // until its time is known
+    state.site->sample_period.store(2, std::memory_order_relaxed);  // until its time is known
     state.site->record.store(record, std::memory_order_release);
     ++published_;
     base::log_event(base::Level::info, "tuner", "published",
