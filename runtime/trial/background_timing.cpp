@@ -17,9 +17,12 @@ namespace whet::runtime {
 namespace {
 
 constexpr size_t kMostCopies = 16;        // of the weights
-constexpr double kLeastSampleNs = 20e3;   // one timed sample: long against the clock's own cost
+constexpr double kLeastSampleNs = 40e3;   // one timed sample: long against the 200 ns of the CPU clock
+constexpr double kMostWallNs = 3e9;       // of one contest, where the machine is full
 constexpr int kLeastQuads = 6;
 constexpr int kMostQuads = 60;
+constexpr int kFewestQuads = 4;           // else the contest tells nothing
+constexpr size_t kKeptBytes = 4u << 20;   // of operands, between contests
 constexpr double kNarrowEnough = 0.01;    // half width of the log-ratio's interval
 
 size_t operand_bytes(const whet_view& view) {
@@ -70,10 +73,11 @@ struct Contest {
         if (!packed.empty()) call_operands.packed[WHET_B] = packed[at];
         jit::run_plan(record.plan, record.functions.data(), call_operands, scratch);
     }
+    /// CPU time, not wall time: this thread has the lowest priority and is often switched out.
     double time(int side, int repeats) {
-        const int64_t begin = base::steady_ns();
+        const int64_t begin = base::thread_cpu_ns();
         for (int i = 0; i < repeats; ++i) call(side);
-        return static_cast<double>(base::steady_ns() - begin) / repeats;
+        return static_cast<double>(base::thread_cpu_ns() - begin) / repeats;
     }
 };
 
@@ -84,19 +88,22 @@ double median_of(std::vector<double> values) {
 }
 
 BackgroundTimes run_contest(Contest& contest, double most_ns) {
-    const int64_t begin = base::steady_ns();
+    const int64_t begin = base::thread_cpu_ns(), wall_begin = base::steady_ns();
     for (int side = 0; side < 2; ++side) contest.time(side, 2);  // warm: code, activations, the original's own caches
     const double once = std::max(1.0, std::min(contest.time(0, 1), contest.time(1, 1)));
     const int repeats = std::clamp(static_cast<int>(kLeastSampleNs / once), 1, 1000);
-    std::vector<double> log_ratios, times[2];
+    std::vector<double> log_ratios, times[2], spare_ratios, spare[2];
     for (int quad = 0; quad < kMostQuads; ++quad) {
         const int first = quad & 1;
         const long before = switches();
         double sum[2] = {0, 0};
         for (const int side : {first, 1 - first, 1 - first, first}) sum[side] += contest.time(side, repeats);
-        const bool over = static_cast<double>(base::steady_ns() - begin) > most_ns;
-        // A switched-out sample tells nothing; where every one is, it must do.
-        if (switches() != before && !(over && log_ratios.size() < kLeastQuads)) {
+        const bool over = static_cast<double>(base::thread_cpu_ns() - begin) > most_ns ||
+                          static_cast<double>(base::steady_ns() - wall_begin) > kMostWallNs;
+        // A quad that was switched out found cold caches: it counts only where there is nothing better.
+        if (switches() != before) {
+            for (int side = 0; side < 2; ++side) spare[side].push_back(sum[side] / 2);
+            spare_ratios.push_back(std::log(sum[0] / sum[1]));
             if (over) break;
             continue;
         }
@@ -104,6 +111,10 @@ BackgroundTimes run_contest(Contest& contest, double most_ns) {
         for (int side = 0; side < 2; ++side) times[side].push_back(sum[side] / 2);
         const Centre centre = centre_of(log_ratios);
         if (over || (log_ratios.size() >= kLeastQuads && centre.high - centre.median < kNarrowEnough)) break;
+    }
+    if (log_ratios.size() < kLeastQuads) {
+        log_ratios.insert(log_ratios.end(), spare_ratios.begin(), spare_ratios.end());
+        for (int side = 0; side < 2; ++side) times[side].insert(times[side].end(), spare[side].begin(), spare[side].end());
     }
     BackgroundTimes result;
     const Centre centre = centre_of(log_ratios);
@@ -177,7 +188,10 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
         contest.packed_other[i] = packed;
     }
     contest.scratch = at;
-    return run_contest(contest, most_ns);
+    const BackgroundTimes times = run_contest(contest, most_ns);
+    if (bytes_ > kKeptBytes) ::madvise(memory_, bytes_, MADV_DONTNEED);
+    if (times.quads < kFewestQuads) return base::make_error(base::Code::out_of_budget, "the machine is too busy to time anything");
+    return times;
 }
 
 }  // namespace whet::runtime

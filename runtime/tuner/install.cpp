@@ -25,7 +25,9 @@ constexpr double kEnoughCoverage = 0.5;         // of a family's weight, before 
 constexpr int64_t kLongestOpenNs = 3'000'000'000;   // then those that were timed decide
 constexpr int64_t kLongestTrialNs = 8'000'000'000;  // a site that is hardly called takes the forge's word
 constexpr double kClearWin = 1.02;              // a geomean this high needs no interval
-constexpr double kRegret = 0.97;                // live, against the original: then the family crosses back
+constexpr double kRegret = 0.97;                // live, against the original: then a fresh timing decides
+constexpr double kRegretUnpaired = 0.8;         // where no fresh timing is possible
+constexpr int64_t kWatchPauseNs = 10'000'000'000;  // between two fresh timings of a family
 constexpr uint64_t kLeastLiveSamples = 16;
 constexpr size_t kOffersInOneRound = 4;
 constexpr size_t kMostBorrowed = 32;            // schedules lent in one round
@@ -157,7 +159,10 @@ void Tuner::pack_wanted(Lock& lock) {
         lock.unlock();
         const auto packed = runtime_.frozen.pack(*record, static_cast<int>(wanted.operand), wanted.pointer);
         lock.lock();
-        if (!packed && packed.error().code == Code::out_of_budget) sites_[wanted.site].reason = packed.error().message;
+        if (!packed && packed.error().code == Code::out_of_budget && sites_[wanted.site].reason != packed.error().message) {
+            sites_[wanted.site].reason = packed.error().message;
+            base::log_event(base::Level::info, "tuner", "no room to pack", {{"op", operation_text(sites_[wanted.site].site->op)}, {"why", packed.error().message}});
+        }
     }
     runtime_.frozen.reclaim();
 }
@@ -223,7 +228,6 @@ void Tuner::decide_family(FamilyState& family, int64_t now) {
 
 void Tuner::cross(FamilyState& family) {
     family.decision = FamilyDecision::whet;
-    family.crossed_ns = base::steady_ns();
     for (const uint32_t index : family.sites) {
         SiteState& state = sites_[index];
         if (!state.pending || state.current) continue;
@@ -350,37 +354,65 @@ void Tuner::lend_schedules(Lock& lock) {
     }
 }
 
-void Tuner::watch_crossed(int64_t) {
+/// How the family's live calls compare with the original's from before it crossed; 0: not enough samples yet.
+double Tuner::live_ratio(const FamilyState& family, SiteState** heaviest) {
+    double weights = 0, logs = 0, all = 0, most = 0;
+    for (const uint32_t index : family.sites) {
+        SiteState& state = sites_[index];
+        if (!state.current) continue;
+        const double weight = static_cast<double>(state.calls) * std::max(state.original.median_ns(), 1.0);
+        all += weight;
+        if (state.original.count() < kLeastLiveSamples || state.serving.count() < kLeastLiveSamples) continue;
+        weights += weight;
+        logs += weight * std::log(state.original.median_ns() / std::max(1.0, state.serving.median_ns()));
+        if (weight <= most) continue;
+        most = weight;
+        *heaviest = &state;
+    }
+    return weights == 0 || weights < kEnoughCoverage * all ? 0 : std::exp(logs / weights);
+}
+
+void Tuner::watch_crossed(Lock& lock) {
+    const int64_t now = base::steady_ns();
     for (auto& [id, family] : families_) {
-        if (family.decision != FamilyDecision::whet || family.reverted || runtime_.options.force == "whet" ||
+        if (family.decision != FamilyDecision::whet || family.reverted || now < family.next_watch_ns || runtime_.options.force == "whet" ||
             runtime_.options.numerics == base::Numerics::invariant) {
             continue;
         }
-        double weights = 0, logs = 0, all = 0;
-        for (const uint32_t index : family.sites) {
-            const SiteState& state = sites_[index];
-            if (!state.current) continue;
-            const double weight = static_cast<double>(state.calls) * std::max(state.original.median_ns(), 1.0);
-            all += weight;
-            if (state.original.count() < kLeastLiveSamples || state.serving.count() < kLeastLiveSamples) continue;
-            weights += weight;
-            logs += weight * std::log(state.original.median_ns() / std::max(1.0, state.serving.median_ns()));
+        SiteState* heaviest = nullptr;
+        const double ratio = live_ratio(family, &heaviest);
+        if (ratio == 0 || ratio >= kRegret) continue;
+        // The machine may have become slower since then: only a fresh paired timing tells.
+        family.next_watch_ns = now + kWatchPauseNs;
+        const whet_original original = heaviest->site->original.load(std::memory_order_acquire);
+        if (original) {
+            void* const context = heaviest->site->original_context.load(std::memory_order_acquire);
+            const Record& record = *heaviest->current;
+            lock.unlock();
+            const auto times = timer_.compare(heaviest->site->op, original, context, record, kColdBytes, kMostTrialBytes, kMostTimingNs);
+            lock.lock();
+            if (!times || times->high >= 1 || heaviest->current != &record) continue;
+        } else if (ratio > kRegretUnpaired) {
+            continue;
         }
-        if (weights < kEnoughCoverage * all || weights == 0 || std::exp(logs / weights) >= kRegret) continue;
-        family.reverted = true;
-        family.decision = FamilyDecision::original;
-        base::log_event(base::Level::info, "tuner", "family back to the original", {{"ratio", std::exp(logs / weights)}});
-        for (const uint32_t index : family.sites) {
-            SiteState& state = sites_[index];
-            if (state.trial) end_trial(state, TrialVerdict::undecided);
-            state.pending.reset();
-            if (!state.current) continue;
-            state.site->record.store(nullptr, std::memory_order_release);
-            verdict(state, VerdictKind::original_kept, state.current->schedule, std::exp(logs / weights));
-            state.current = nullptr;
-            state.reason = "slower than the original on live calls";
-            ++rolled_back_;
-        }
+        cross_back(family, ratio);
+    }
+}
+
+void Tuner::cross_back(FamilyState& family, double ratio) {
+    family.reverted = true;
+    family.decision = FamilyDecision::original;
+    base::log_event(base::Level::info, "tuner", "family back to the original", {{"ratio", ratio}});
+    for (const uint32_t index : family.sites) {
+        SiteState& state = sites_[index];
+        if (state.trial) end_trial(state, TrialVerdict::undecided);
+        state.pending.reset();
+        if (!state.current) continue;
+        state.site->record.store(nullptr, std::memory_order_release);
+        verdict(state, VerdictKind::original_kept, state.current->schedule, ratio);
+        state.current = nullptr;
+        state.reason = "slower than the original on live calls";
+        ++rolled_back_;
     }
 }
 

@@ -88,7 +88,9 @@ void Tuner::take_sample(const Sample& sample) {
 void Tuner::set_sample_period(SiteState& state) {
     const double ns = state.current ? state.serving.median_ns() : state.original.median_ns();
     uint32_t period = kMostPeriod;
-    if (ns >= kTooShortNs) {
+    if (ns <= 0) {
+        period = kTrialPeriod;  // nothing known of what serves now
+    } else if (ns >= kTooShortNs) {
         period = std::clamp(static_cast<uint32_t>(kSampleCostNs / (kMostOverhead * ns)), kLeastPeriod, kMostPeriod);
     }
     if (state.trial) period = std::min(period, kTrialPeriod);

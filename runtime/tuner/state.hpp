@@ -73,7 +73,7 @@ struct FamilyState {
     std::set<std::string> refused;
     int64_t first_measured_ns = 0;
     bool reverted = false;  ///< crossed back once: final
-    int64_t crossed_ns = 0;
+    int64_t next_watch_ns = 0;
 };
 
 /// Kernels by spec that passed verification in this process: what lets a site borrow its family's schedule.

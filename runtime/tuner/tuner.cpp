@@ -104,7 +104,10 @@ void Tuner::run_once(Lock& lock) {
     if (now >= next_quarter_ns_) {
         next_quarter_ns_ = now + kQuarterNs;
         every_quarter_second(now);
-        if (!runtime_.pinned && !runtime_.paused) lend_schedules(lock);
+        if (!runtime_.pinned && !runtime_.paused) {
+            lend_schedules(lock);
+            watch_crossed(lock);
+        }
     }
 }
 
@@ -245,7 +248,6 @@ void Tuner::every_quarter_second(int64_t now) {
     sum_counters(now);
     watch_latency(static_cast<double>(now) * 1e-9);
     evict_cold_sites();
-    watch_crossed(now);
     if (forge_) send_profile();
     if (forge_ && budget_) {
         const bool paused = runtime_.paused || runtime_.pinned || !runtime_.enabled || runtime_.options.tune == base::Tune::observe;

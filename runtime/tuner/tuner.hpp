@@ -100,7 +100,9 @@ private:
     void end_trial(SiteState& state, TrialVerdict verdict);
     void check_trials(int64_t now);
     void lend_schedules(Lock& lock);
-    void watch_crossed(int64_t now);
+    double live_ratio(const FamilyState& family, SiteState** heaviest);
+    void watch_crossed(Lock& lock);
+    void cross_back(FamilyState& family, double ratio);
     void refuse(SiteState& state, const Record& record, forge::VerdictKind kind, const std::string& why);
     void verdict(const SiteState& state, forge::VerdictKind kind, const std::string& schedule, double ratio);
     void pack_wanted(Lock& lock);
