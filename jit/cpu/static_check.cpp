@@ -21,29 +21,12 @@
 #include <optional>
 #include <vector>
 
+#include "jit/cpu/control_flow.hpp"
+
 namespace whet::jit::cpu {
 namespace {
 
 using llvm::StringRef;
-
-/// A memory operand as LLVM's x86 tables order it.
-struct Memory {
-    StringRef base, index;  ///< register names, "" when absent
-    int64_t displacement = 0;
-    bool other_segment = false;
-};
-
-struct Instruction {
-    uint64_t offset = 0;
-    uint64_t size = 0;
-    llvm::MCInst inst;
-    StringRef name;  ///< LLVM's opcode name, e.g. VFMADD231PSZr
-    std::optional<Memory> memory;
-    std::optional<uint64_t> target;  ///< of a direct branch
-    bool reads = false;              ///< memory
-    bool writes = false;
-    bool is_branch = false;
-};
 
 /// Opcode names refused with their own reason, before the allow-list says its general one.
 constexpr struct {
@@ -325,126 +308,6 @@ bool StaticChecker::Tools::copies_stack_pointer(const Instruction& instruction) 
 }
 
 namespace {
-
-using Text = std::vector<Instruction>;
-
-/// The instructions of a natural loop, by index in the text.
-using Loop = std::vector<std::size_t>;
-
-/// The control flow of a text whose branches all land inside it.
-class ControlFlow {
-public:
-    ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>& index_at,
-                std::size_t entry);
-    /// Natural loops that hold no header of another one.
-    std::vector<Loop> innermost_loops() const;
-
-private:
-    using Blocks = std::vector<bool>;
-    void find_dominators();
-    Blocks body_of(std::size_t from, std::size_t header) const;
-
-    std::vector<std::size_t>
-        starts_;  ///< first instruction of each block; one past the end closes the list
-    std::vector<std::vector<std::size_t>> successors_, predecessors_;
-    std::vector<Blocks> dominators_;
-    std::size_t entry_ = 0;
-};
-
-ControlFlow::ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>& index_at,
-                         std::size_t entry) {
-    std::vector<bool> begins(text.size() + 1, false);
-    begins[0] = begins[text.size()] = begins[entry] = true;
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        if (!text[i].is_branch) continue;
-        begins[i + 1] = true;
-        begins[index_at.at(*text[i].target)] = true;
-    }
-    std::vector<std::size_t> block_at(text.size() + 1, 0);
-    for (std::size_t i = 0; i <= text.size(); ++i) {
-        if (begins[i]) starts_.push_back(i);
-        block_at[i] = starts_.size() - 1;
-    }
-    entry_ = block_at[entry];
-    const std::size_t count = starts_.size() - 1;
-    successors_.resize(count);
-    predecessors_.resize(count);
-    std::vector<bool> reached(
-        count, false);  // padding between blocks is not, and must not look like a way into a loop
-    for (std::vector<std::size_t> open = {entry_}; !open.empty();) {
-        const std::size_t b = open.back();
-        open.pop_back();
-        if (reached[b]) continue;
-        reached[b] = true;
-        const Instruction& last = text[starts_[b + 1] - 1];
-        if (last.target) successors_[b].push_back(block_at[index_at.at(*last.target)]);
-        const bool falls = !last.name.starts_with("JMP") && !last.name.starts_with("RET");
-        if (falls && b + 1 < count) successors_[b].push_back(b + 1);
-        for (const std::size_t next : successors_[b]) predecessors_[next].push_back(b);
-        open.insert(open.end(), successors_[b].begin(), successors_[b].end());
-    }
-    find_dominators();
-}
-
-void ControlFlow::find_dominators() {
-    const std::size_t count = successors_.size();
-    dominators_.assign(count, Blocks(count, true));
-    dominators_[entry_].assign(count, false);
-    dominators_[entry_][entry_] = true;
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (std::size_t b = 0; b < count; ++b) {
-            if (b == entry_) continue;
-            Blocks common(count, true);
-            for (const std::size_t from : predecessors_[b]) {
-                for (std::size_t d = 0; d < count; ++d)
-                    common[d] = common[d] && dominators_[from][d];
-            }
-            common[b] = true;
-            changed = changed || common != dominators_[b];
-            dominators_[b] = std::move(common);
-        }
-    }
-}
-
-ControlFlow::Blocks ControlFlow::body_of(std::size_t from, std::size_t header) const {
-    Blocks body(successors_.size(), false);
-    body[header] = true;
-    std::vector<std::size_t> open = {from};
-    while (!open.empty()) {
-        const std::size_t b = open.back();
-        open.pop_back();
-        if (body[b]) continue;
-        body[b] = true;
-        open.insert(open.end(), predecessors_[b].begin(), predecessors_[b].end());
-    }
-    return body;
-}
-
-std::vector<Loop> ControlFlow::innermost_loops() const {
-    std::map<std::size_t, Blocks> bodies;  // by header
-    for (std::size_t b = 0; b < successors_.size(); ++b) {
-        for (const std::size_t header : successors_[b]) {
-            if (!dominators_[b][header]) continue;
-            const Blocks body = body_of(b, header);
-            Blocks& whole = bodies.try_emplace(header, body).first->second;
-            for (std::size_t i = 0; i < body.size(); ++i) whole[i] = whole[i] || body[i];
-        }
-    }
-    std::vector<Loop> innermost;
-    for (const auto& [header, body] : bodies) {
-        const bool holds_other = std::any_of(
-            bodies.begin(), bodies.end(),
-            [&, h = header](const auto& other) { return other.first != h && body[other.first]; });
-        if (holds_other) continue;
-        Loop loop;
-        for (std::size_t b = 0; b < body.size(); ++b) {
-            for (std::size_t i = starts_[b]; body[b] && i < starts_[b + 1]; ++i) loop.push_back(i);
-        }
-        innermost.push_back(std::move(loop));
-    }
-    return innermost;
-}
 
 /// The rules that look at one instruction alone.
 std::string check_one(const Instruction& i, const Blob& blob,
