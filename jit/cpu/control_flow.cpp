@@ -11,6 +11,7 @@ ControlFlow::ControlFlow(const Text& text, const std::map<uint64_t, std::size_t>
     std::vector<bool> begins(text.size() + 1, false);
     begins[0] = begins[text.size()] = begins[entry] = true;
     for (std::size_t i = 0; i < text.size(); ++i) {
+        if (text[i].name.starts_with("RET")) begins[i + 1] = true;
         if (!text[i].is_branch) continue;
         begins[i + 1] = true;
         begins[index_at.at(*text[i].target)] = true;
@@ -60,6 +61,40 @@ void ControlFlow::find_dominators() {
             dominators_[b] = std::move(common);
         }
     }
+}
+
+namespace {
+
+/// How far an instruction lowers the stack pointer. Only these forms are allowed to change it.
+int64_t stack_step(const Instruction& i) {
+    constexpr int64_t kRegisterBytes = 8;
+    if (i.name == "PUSH64r") return kRegisterBytes;
+    if (i.name == "POP64r") return -kRegisterBytes;
+    if (!i.adjusts_stack) return 0;
+    const int64_t bytes = i.inst.getOperand(i.inst.getNumOperands() - 1).getImm();
+    return i.name.starts_with("SUB") ? bytes : -bytes;
+}
+
+}  // namespace
+
+std::vector<int64_t> ControlFlow::stack_depths(const Text& text) const {
+    std::vector<int64_t> depths(text.size(), kUnreached);
+    std::vector<std::pair<std::size_t, int64_t>> open = {{entry_, 0}};
+    while (!open.empty()) {
+        auto [block, depth] = open.back();
+        open.pop_back();
+        const std::size_t first = starts_[block];
+        if (depths[first] != kUnreached) {
+            if (depths[first] != depth) depths[first] = kAmbiguous;
+            continue;
+        }
+        for (std::size_t i = first; i < starts_[block + 1]; ++i) {
+            depths[i] = depth;
+            depth += stack_step(text[i]);
+        }
+        for (const std::size_t next : successors_[block]) open.emplace_back(next, depth);
+    }
+    return depths;
 }
 
 ControlFlow::Blocks ControlFlow::body_of(std::size_t from, std::size_t header) const {

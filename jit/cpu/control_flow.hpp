@@ -29,6 +29,7 @@ struct Instruction {
     bool reads = false;              ///< memory
     bool writes = false;
     bool is_branch = false;
+    bool adjusts_stack = false;  ///< adds a constant to the stack pointer or subtracts it
 };
 
 using Text = std::vector<Instruction>;
@@ -43,6 +44,10 @@ public:
                 std::size_t entry);
     /// Natural loops that hold no header of another one.
     std::vector<Loop> innermost_loops() const;
+    /// Bytes that the stack pointer is below its value at the entry, before each instruction;
+    /// kUnreached where no path leads, kAmbiguous where it depends on the path.
+    std::vector<int64_t> stack_depths(const Text& text) const;
+    static constexpr int64_t kUnreached = -1, kAmbiguous = -2;
 
 private:
     using Blocks = std::vector<bool>;

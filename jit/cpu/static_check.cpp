@@ -263,6 +263,8 @@ std::optional<Instruction> StaticChecker::Tools::decode(const Blob& blob, uint64
     decoded.name = instructions->getName(decoded.inst.getOpcode());
     decoded.memory = memory_of(decoded.inst);
     decoded.is_branch = description.isBranch();
+    const bool adds = decoded.name.starts_with("ADD64ri") || decoded.name.starts_with("SUB64ri");
+    decoded.adjusts_stack = adds && name_of(decoded.inst.getOperand(0).getReg()) == "RSP";
     if (decoded.memory && !is_prefetch(decoded.name)) {
         decoded.reads = description.mayLoad();
         decoded.writes = description.mayStore();
@@ -299,8 +301,7 @@ bool StaticChecker::Tools::writes_register(const Instruction& instruction, Strin
 /// The stack pointer as an operand, but for its own addition and subtraction: then another register
 /// could be a frame.
 bool StaticChecker::Tools::copies_stack_pointer(const Instruction& instruction) {
-    if (instruction.name.starts_with("ADD64ri") || instruction.name.starts_with("SUB64ri"))
-        return false;
+    if (instruction.adjusts_stack) return false;
     return std::any_of(instruction.inst.begin(), instruction.inst.end(),
                        [&](const llvm::MCOperand& operand) {
                            return operand.isReg() && name_of(operand.getReg()) == "RSP";
@@ -346,39 +347,63 @@ bool loads_general_register(const Instruction& i) {
     return i.reads && !is_vector(i.name) && !i.name.starts_with("KMOV");
 }
 
-/// The rules on where general registers come from and go to.
+/// The rules on where general registers come from and go to, and on the stack.
 class DataFlow {
 public:
-    explicit DataFlow(const Blob& blob) : taps_left_(blob.spec.taps ? kTapLoads : 0) {}
+    DataFlow(const Blob& blob, std::vector<int64_t> depths)
+        : taps_left_(blob.spec.taps ? kTapLoads : 0), depths_(std::move(depths)) {}
 
-    void note(const Instruction& i) {
-        if (is_stack(i) && i.writes && is_vector(i.name))
-            vector_slots_.emplace_back(i.memory->displacement, vector_bytes(i.name));
+    void note(const Instruction& i, std::size_t index) {
+        if (!is_stack(i) || !i.writes || !is_vector(i.name)) return;
+        const int64_t slot = slot_of(i, index);
+        vector_slots_.emplace_back(slot, slot + vector_bytes(i.name));
     }
-    std::string check(const Instruction& i) {
-        if (i.writes && !is_vector(i.name) && !is_stack(i))
-            return "general register stored outside the stack";
-        if (!loads_general_register(i) || i.memory->base == "RIP") {
-            return loads_general_register(i) ? "general register loaded from constants" : "";
+    std::string check(const Instruction& i, std::size_t index) {
+        if (depths_[index] == ControlFlow::kUnreached) return "code that nothing reaches";
+        if (depths_[index] == ControlFlow::kAmbiguous || depths_[index] > kMostStack) {
+            return "stack depth that depends on the path, or too large";
         }
-        if (is_stack(i)) {
-            const int64_t at = i.memory->displacement;
-            for (const auto& [slot, bytes] : vector_slots_) {
-                if (at < slot + bytes && slot < at + kRegisterBytes) {
-                    return "general register loaded from a vector's stack slot";
-                }
-            }
-            return "";
+        if (i.name.starts_with("RET") && depths_[index] != 0) return "return with an uneven stack";
+        if (i.name == "POP64r") {
+            if (depths_[index] < kRegisterBytes) return "pop of what was not pushed";
+            return holds_vector(-depths_[index]) ? kFromVector : "";
         }
+        if (is_stack(i)) return check_stack(i, index);
+        if (i.writes && !is_vector(i.name)) return "general register stored outside the stack";
+        if (!loads_general_register(i)) return "";
+        if (i.memory->base == "RIP") return "general register loaded from constants";
         if (i.memory->base == "RDI" && i.memory->index.empty()) return "";
         return taps_left_-- > 0 ? "" : "general register loaded from tensor data";
     }
 
 private:
     static constexpr int kTapLoads = 2;  // scalar offset and vector offset of a tap
-    int taps_left_;
     static constexpr int64_t kRegisterBytes = 8;
-    std::vector<std::pair<int64_t, int64_t>> vector_slots_;  ///< displacement, bytes
+    static constexpr int64_t kRedZone = 128;     // below the stack pointer, System V ABI
+    static constexpr int64_t kMostStack = 4096;  // a page: no guard page is jumped over
+    static constexpr const char* kFromVector = "general register loaded from a vector's stack slot";
+
+    /// The address relative to the stack pointer at the entry: 0 is the return address.
+    int64_t slot_of(const Instruction& i, std::size_t index) const {
+        return i.memory->displacement - depths_[index];
+    }
+    bool holds_vector(int64_t slot) const {
+        return std::any_of(vector_slots_.begin(), vector_slots_.end(), [&](const auto& vector) {
+            return slot < vector.second && vector.first < slot + kRegisterBytes;
+        });
+    }
+    std::string check_stack(const Instruction& i, std::size_t index) const {
+        if (!i.memory->index.empty()) return "computed stack address";
+        const int64_t slot = slot_of(i, index);
+        const int64_t bytes = is_vector(i.name) ? vector_bytes(i.name) : kRegisterBytes;
+        if (slot + bytes > 0 || slot < -depths_[index] - kRedZone)
+            return "stack access outside the frame";
+        return loads_general_register(i) && holds_vector(slot) ? kFromVector : "";
+    }
+
+    int taps_left_;
+    std::vector<int64_t> depths_;                            ///< by instruction
+    std::vector<std::pair<int64_t, int64_t>> vector_slots_;  ///< begin, end
 };
 
 }  // namespace
@@ -390,7 +415,7 @@ public:
     StaticReport run(bool want_disassembly) {
         if (decode(want_disassembly)) {
             check_instructions();
-            if (report_.reason.empty()) check_loops();
+            if (report_.reason.empty()) check_flow();
         }
         report_.accepted = report_.reason.empty();
         return std::move(report_);
@@ -400,7 +425,8 @@ private:
     bool decode(bool want_disassembly);
     void check_instructions();
     std::string check_registers(const Instruction& instruction);
-    void check_loops();
+    void check_flow();
+    void check_data_flow(const ControlFlow& control);
     void check_loop(const Loop& loop);
     /// Keeps the first refusal.
     void refuse(const Instruction& at, const std::string& reason);
@@ -445,20 +471,17 @@ bool StaticChecker::Examination::decode(bool want_disassembly) {
 std::string StaticChecker::Examination::check_registers(const Instruction& i) {
     if (tools_.writes_register(i, "RDI")) return "the arguments' register is changed";
     if (!i.memory && tools_.copies_stack_pointer(i)) return "the stack pointer is copied";
-    const bool adjusts = i.name.starts_with("ADD64ri") || i.name.starts_with("SUB64ri");
-    if (!adjusts && tools_.writes_register(i, "RSP")) return "the stack pointer is computed";
+    if (!i.adjusts_stack && tools_.writes_register(i, "RSP"))
+        return "the stack pointer is computed";
     return "";
 }
 
 void StaticChecker::Examination::check_instructions() {
-    DataFlow flow(blob_);
-    for (const Instruction& i : text_) flow.note(i);
     for (const Instruction& i : text_) {
         std::string reason = check_one(i, blob_, description(i));
         if (reason.empty() && i.is_branch && (!i.target || !index_at_.contains(*i.target))) {
             reason = "branch that does not land on an instruction of the text";
         }
-        if (reason.empty() && !i.name.starts_with("NOOP")) reason = flow.check(i);
         if (reason.empty()) reason = check_registers(i);
         if (!reason.empty()) return refuse(i, reason);
     }
@@ -466,6 +489,16 @@ void StaticChecker::Examination::check_instructions() {
         refuse(text_.back(), "the text can be left at its end");
     }
     if (!index_at_.contains(blob_.entry)) refuse(text_.front(), "the entry is not an instruction");
+}
+
+void StaticChecker::Examination::check_data_flow(const ControlFlow& control) {
+    DataFlow data(blob_, control.stack_depths(text_));
+    for (std::size_t i = 0; i < text_.size(); ++i) data.note(text_[i], i);
+    for (std::size_t i = 0; i < text_.size(); ++i) {
+        if (text_[i].name.starts_with("NOOP")) continue;
+        const std::string reason = data.check(text_[i], i);
+        if (!reason.empty()) return refuse(text_[i], reason);
+    }
 }
 
 void StaticChecker::Examination::check_loop(const Loop& loop) {
@@ -486,8 +519,9 @@ void StaticChecker::Examination::check_loop(const Loop& loop) {
     }
 }
 
-void StaticChecker::Examination::check_loops() {
+void StaticChecker::Examination::check_flow() {
     const ControlFlow flow(text_, index_at_, index_at_.at(blob_.entry));
+    check_data_flow(flow);
     for (const Loop& loop : flow.innermost_loops()) check_loop(loop);
     const int wanted = fmas_of_step() * blob_.spec.unroll;
     if (is_tile() && report_.fma_count < wanted) {

@@ -20,6 +20,7 @@ namespace whet::jit::cpu {
 /// only, and never from a
 ///   vector, a mask or a stack slot that held a vector: so neither branches nor addresses depend on
 ///   tensor data;
+/// - the stack is used at constant offsets inside the frame and even at the return, so that the return address is safe;
 /// - the argument struct is not written, its register not changed; general registers are stored to
 /// the stack only;
 /// - innermost loops: no access to the stack; of a tile also no store, and as many FMAs as the spec
