@@ -19,16 +19,12 @@
 namespace whet::runtime {
 namespace {
 
-constexpr const char* kSchedule = "matmul scalar=in_place vector=in_place order=lsr tile=1x1 unroll=1 prefetch=0 block=0x0x1 parallel=0";
-
 void store_42(const void* arguments) { *static_cast<const jit::TileArgs*>(arguments)->dst = 42; }
 void store_53(const void* arguments) { *static_cast<const jit::TileArgs*>(arguments)->dst = 53; }
 
 /// A record of a 1x1x1 product whose microkernel is `function`.
 const Record* record_of(const whet_op& op, jit::MicrokernelFunction function) {
-    const auto schedule = jit::Schedule::parse(kSchedule);
-    EXPECT_TRUE(schedule) << schedule.error().message;
-    auto plan = jit::lower(op, *schedule, jit::Isa::avx2);
+    auto plan = jit::lower(op, jit::Schedule{}, jit::Isa::avx2);
     EXPECT_TRUE(plan) << plan.error().message;
     auto* const record = new Record;
     record->plan = std::move(*plan);
@@ -204,10 +200,10 @@ TEST(Frozen, APackedCopyServesUntilThaw) {
     ASSERT_EQ(whet_op_set_frozen(&product.op, WHET_B), WHET_OK);
     whet_site* site = nullptr;
     ASSERT_EQ(whet_site_get(&product.op, &site), WHET_OK);
-    const auto schedule = jit::Schedule::parse(
-        "matmul scalar=in_place vector=frozen order=lsr tile=4x1 unroll=1 prefetch=0 block=0x0x1 parallel=0");
-    ASSERT_TRUE(schedule) << schedule.error().message;
-    auto plan = jit::lower(site->op, *schedule, jit::Isa::portable);
+    jit::Schedule schedule;
+    schedule.vector = jit::Source::frozen;
+    schedule.rows = 4;
+    auto plan = jit::lower(site->op, schedule, jit::Isa::portable);
     ASSERT_TRUE(plan) << plan.error().message;
     Runtime& r = runtime();
     auto* const record = new Record;
