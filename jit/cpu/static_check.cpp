@@ -180,6 +180,10 @@ bool is_allowed(StringRef name) {
                        [&](const char* pattern) { return matches(name, pattern); });
 }
 
+/// LLVM marks the names of EVEX instructions by a Z; mask instructions begin with K.
+bool needs_avx512(StringRef name) {
+    return name.starts_with("K") || (name.contains('Z') && name != "VZEROUPPER");
+}
 bool is_fma(StringRef name) { return name.starts_with("VFMADD"); }
 bool is_prefetch(StringRef name) { return name.starts_with("PREFETCH"); }
 bool is_vector(StringRef name) { return name.starts_with("V"); }
@@ -319,6 +323,7 @@ std::string check_one(const Instruction& i, const Blob& blob,
         if (i.name.starts_with(refused.prefix)) return refused.reason;
     }
     if (i.name.starts_with("KMOV") && i.name.contains("rk")) return "a mask in a general register";
+    if (blob.spec.isa != Isa::avx512 && needs_avx512(i.name)) return "instruction of AVX-512";
     if (description.isCall()) return "call";
     if (description.isIndirectBranch()) return "indirect branch";
     if (!is_allowed(i.name)) return "opcode " + i.name.str() + " is not allowed";
@@ -536,6 +541,9 @@ base::Result<StaticReport> StaticChecker::check(const Blob& blob, bool want_disa
     if (blob.text_bytes == 0 || blob.text_bytes > blob.bytes.size()) {
         return base::make_error(base::Code::invalid_argument, "text of %u bytes in a block of %zu",
                                 blob.text_bytes, blob.bytes.size());
+    }
+    if (blob.spec.isa == Isa::portable) {
+        return base::make_error(base::Code::unsupported, "portable microkernels have no code");
     }
     return Examination(*tools_, blob).run(want_disassembly);
 }

@@ -11,7 +11,8 @@
 namespace whet::jit::cpu {
 
 /// What is checked, in the order of the report:
-/// - all of [0, text_bytes) decodes; only listed opcodes; no lock, repeat or segment prefix; 64-bit
+/// - all of [0, text_bytes) decodes; only listed opcodes, those of AVX-512 only in its
+///   blobs; no lock, repeat or segment prefix; 64-bit
 /// addresses;
 /// - no call, no indirect branch; branches land on instructions of the text, which ends in a return
 /// or a jump;
@@ -20,7 +21,8 @@ namespace whet::jit::cpu {
 /// only, and never from a
 ///   vector, a mask or a stack slot that held a vector: so neither branches nor addresses depend on
 ///   tensor data;
-/// - the stack is used at constant offsets inside the frame and even at the return, so that the return address is safe;
+/// - the stack is used at constant offsets inside the frame and even at the return, so that the
+/// return address is safe;
 /// - the argument struct is not written, its register not changed; general registers are stored to
 /// the stack only;
 /// - innermost loops: no access to the stack; of a tile also no store, and as many FMAs as the spec
