@@ -72,12 +72,11 @@ nlohmann::json report_json() {
     return document.is_object() ? document : nlohmann::json::object();
 }
 
-std::string schedule_of(const Case& one) {
+SiteFacts facts_of(const Case& one) {
     const nlohmann::json report = report_json();
     const std::vector<std::string> fields = fields_of(one);
     for (const nlohmann::json& site : report.value("sites", nlohmann::json::array()))
-        if (site.value("served", "") == "whet" && has_fields(site.value("op", ""), fields))
-            return site.value("schedule", "");
+        if (has_fields(site.value("op", ""), fields)) return {site.value("schedule", ""), site.value("reason", "")};
     return {};
 }
 

@@ -11,8 +11,12 @@
 
 namespace whet::bench {
 
-/// The schedule that serves a case now, as text; empty: the original serves, or the report doesn't know the case.
-std::string schedule_of(const Case& one);
+/// What the report says of a case; empty where it doesn't know it.
+struct SiteFacts {
+    std::string schedule;  ///< of the plan that serves, as text
+    std::string reason;    ///< why it is served as it is
+};
+SiteFacts facts_of(const Case& one);
 
 /// What the forge did so far.
 struct ForgeFacts {

@@ -44,6 +44,7 @@ json case_to_json(const CaseResult& one) {
             {"control", to_json(one.control)},
             {"control_holds", one.control_holds},
             {"schedule", one.schedule},
+            {"reason", one.reason},
             {"trials", one.trials},
             {"compiles", one.compiles},
             {"tune_seconds", one.tune_seconds}};
@@ -61,6 +62,7 @@ CaseResult case_from(const json& row) {
     one.control = interval_from(row.at("control"));
     one.control_holds = row.value("control_holds", true);
     one.schedule = row.value("schedule", "");
+    one.reason = row.value("reason", "");
     one.trials = row.value("trials", int64_t{0});
     one.compiles = row.value("compiles", int64_t{0});
     one.tune_seconds = row.value("tune_seconds", 0.0);
@@ -145,6 +147,7 @@ std::string table_of(const Result& result) {
                 append(text, "  %13.2f  %.3f [%.3f, %.3f]  ", found->second.us, found->second.ratio.ratio,
                        found->second.ratio.low, found->second.ratio.high);
         }
+        if (!one.served && !one.reason.empty()) text += "  " + one.reason;
         if (!one.control_holds) text += "  self-control misses 1";
         text += "\n";
     }

@@ -25,7 +25,7 @@ struct CaseResult {
     std::map<std::string, PeerResult> peers;
     Interval control;             ///< Whet against itself
     bool control_holds = true;    ///< after the repetitions
-    std::string schedule;
+    std::string schedule, reason;  ///< of the plan; why the case is served as it is
     int64_t trials = 0, compiles = 0;
     double tune_seconds = 0;
 

@@ -160,7 +160,9 @@ CaseResult FamilyRun::compare(size_t index, const Machine& machine) const {
         result.control_holds = result.control.holds(1.0);
         if (result.control_holds) break;
     }
-    if (result.served) result.schedule = schedule_of(one);
+    const SiteFacts facts = facts_of(one);
+    if (result.served) result.schedule = facts.schedule;
+    result.reason = facts.reason;
     result.trials = static_cast<int64_t>(trials_);
     result.compiles = static_cast<int64_t>(compiles_);
     return result;
