@@ -111,9 +111,7 @@ whet_status whet_report(const char* format, whet_write write, void* user) {
 
 whet_status whet_text_call(const char* request, whet_write write, void* user) {
     if (!request || !write) return fail(make_error(Code::invalid_argument, "got null, expected a request and a function"));
-    std::string answer;
-    if (auto asked = runtime().tuner->text_call(request, answer); !asked) return fail(asked.error());
-    write(answer.data(), answer.size(), user);
+    if (auto asked = runtime().tuner->text_call(request, write, user); !asked) return fail(asked.error());
     return WHET_OK;
 }
 

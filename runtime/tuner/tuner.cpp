@@ -368,7 +368,7 @@ base::Result<void> Tuner::drain(double seconds) {
     return {};
 }
 
-base::Result<void> Tuner::text_call(const std::string& request, std::string& answer) {
+base::Result<void> Tuner::text_call(const std::string& request, whet_write write, void* user) {
     if (!runtime_.may_tune) return make_error(Code::unsupported, "nothing is tuned: %s", runtime_.untuned_reason.c_str());
     start();
     Lock lock(mutex_);
@@ -379,11 +379,20 @@ base::Result<void> Tuner::text_call(const std::string& request, std::string& ans
     message.text = request;
     answered_[id] = false;
     send(Message::text, message);
-    while (!answered_[id]) changed_.wait_for(lock, std::chrono::milliseconds(50));
-    answer = std::move(answers_[id]);
+    bool wrote = false;
+    for (bool last = false; !last;) {
+        if (!answered_[id] && answers_[id].empty()) changed_.wait_for(lock, std::chrono::milliseconds(50));
+        last = answered_[id];
+        const std::string part = std::exchange(answers_[id], {});
+        if (part.empty()) continue;
+        wrote = true;
+        lock.unlock();  // the caller's function may take its time
+        write(part.data(), part.size(), user);
+        lock.lock();
+    }
     answers_.erase(id);
     answered_.erase(id);
-    if (!forge_ && answer.empty()) return make_error(Code::io_error, "the forge ended before it answered");
+    if (!forge_ && !wrote) return make_error(Code::io_error, "the forge ended before it answered");
     return {};
 }
 

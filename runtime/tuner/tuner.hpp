@@ -45,8 +45,8 @@ public:
 
     /// Waits until nothing is left to do for the known sites. out_of_budget: time is over.
     base::Result<void> drain(double seconds);
-    /// Asks the forge; appends its answer to `answer`. Blocks; unsupported when there is no forge.
-    base::Result<void> text_call(const std::string& request, std::string& answer);
+    /// Asks the forge; hands its answer to `write` as it comes. Blocks; unsupported when there is no forge.
+    base::Result<void> text_call(const std::string& request, whet_write write, void* user);
     base::Result<void> plant(whet_site* site, const void* content, size_t bytes, bool skip_static);
     Report report();
 
