@@ -43,6 +43,13 @@ bool Workshop::compile_allowed() const {
     return static_cast<double>(kernels_.compiles()) < kFreeCompiles + static_cast<double>(trials_) / kTrialsPerCompile;
 }
 
+/// Only arithmetic bounds a trial from below: its activations are warm, so their bytes may come faster than the stream
+/// bandwidth that the reported bound counts with.
+double Workshop::compute_bound_ns(const Site& site) const {
+    const double peak = stored_.machine.peak_gflops;
+    return peak > 0 && settings_.isa != jit::Isa::portable ? jit::flops_of(site.op) / peak : 0;
+}
+
 bool Workshop::step() {
     if (!fresh_.empty()) {
         // The site that costs the program most goes first.
@@ -97,7 +104,7 @@ bool Workshop::open_site(Site& site) {
     }
     site.task = policy_->add_task(*site.space, std::move(drafts));
     site_of_task_[site.task] = &site;
-    policy_->set_load(site.task, site.calls_per_s, site.bound_ns);
+    policy_->set_load(site.task, site.calls_per_s, compute_bound_ns(site));
     if (!site.has_best) return true;
 
     doing_ = "time the first plan";

@@ -149,7 +149,7 @@ void Workshop::set_profile(const ProfileMessage& message) {
         site->calls_per_s = entry.recent_calls_per_s;
         site->total_ns = entry.total_ns;
         if (site->task < 0) continue;
-        policy_->set_load(site->task, entry.recent_calls_per_s, site->bound_ns);
+        policy_->set_load(site->task, entry.recent_calls_per_s, compute_bound_ns(*site));
         // Geometric revisits: a settled site that has cost the program twice as much since is looked at again.
         if (policy_->settled(site->task) && site->settled_total_ns > 0 && entry.total_ns > 2 * site->settled_total_ns) {
             site->settled_total_ns = 0;

@@ -131,6 +131,7 @@ private:
     void quarantine(Site& site, const std::string& schedule, const std::string& reason);
     std::vector<jit::Schedule> draft(const Site& site, size_t count, bool ready_only);
     bool compile_allowed() const;
+    double compute_bound_ns(const Site& site) const;
 
     WorkshopSettings settings_;
     std::unique_ptr<Executor> executor_;
