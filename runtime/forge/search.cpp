@@ -97,7 +97,8 @@ bool Workshop::open_site(Site& site) {
     site.bound_ns = std::max(jit::flops_of(site.op) / record.peak_gflops, jit::compulsory_bytes_of(site.op) / record.stream_gbs);
     doing_ = "draft";
     std::vector<policy::Proposal> drafts;
-    for (const jit::Schedule& schedule : draft(site, kDrafts, false)) {
+    const bool decided = families_[site.family].decided;
+    for (const jit::Schedule& schedule : draft(site, kDrafts, false, decided ? layout_of(site) : 0)) {
         int sketch = 0;
         base::Point point = site.space->point_of(schedule, &sketch);
         if (!point.empty()) drafts.push_back({sketch, std::move(point)});
@@ -152,7 +153,7 @@ void Workshop::decide_layout(Site& site) {
     family.decided = true;
     std::vector<uint64_t> layouts{family.layout};
     double best_ratio = 1.02;  // another layout must pay for packing again
-    for (const jit::Schedule& schedule : draft(*heaviest, kDrafts, false)) {
+    for (const jit::Schedule& schedule : draft(*heaviest, kDrafts, false, 0)) {
         if (layouts.size() > kLayouts) break;
         auto plan = jit::lower(heaviest->op, schedule, settings_.isa);
         if (!plan || std::find(layouts.begin(), layouts.end(), plan->frozen[WHET_B].id) != layouts.end()) continue;
@@ -174,7 +175,14 @@ void Workshop::decide_layout(Site& site) {
         }
     }
     if (family.layout == layouts[0]) return;
-    // The other layout won: every member needs a first plan in it.
+    // The other layout won: every member needs a first plan in it, or all stay with the old one.
+    for (const auto& [id, other] : sites_) {
+        if (other->family != site.family || other->space == nullptr || other->stage == Site::Stage::closed) continue;
+        if (draft(*other, 1, false, family.layout).empty()) {
+            family.layout = layouts[0];
+            return;
+        }
+    }
     for (const auto& [id, other] : sites_) {
         if (other->family != site.family || other->stage == Site::Stage::closed) continue;
         other->has_best = false;

@@ -17,6 +17,7 @@ using base::Code;
 using base::make_error;
 
 constexpr size_t kZeroTrialDrafts = 8;               ///< candidates looked at for a first plan
+constexpr size_t kLayoutDrafts = 512;                ///< drafts looked through for those of one packed layout
 constexpr int64_t kZeroTrialReferenceNs = 20'000'000;  ///< a first plan must come within milliseconds
 constexpr int64_t kPlantReferenceNs = 1'000'000'000;   ///< a foreign candidate is compared with all that a second gives
 
@@ -173,19 +174,33 @@ base::Result<Workshop::PreparedPlan> Workshop::prepare(const Site& site, const j
     return prepared;
 }
 
-std::vector<jit::Schedule> Workshop::draft(const Site& site, size_t count, bool ready_only) {
-    if (!ready_only || settings_.isa == jit::Isa::portable) return jit::analytical_draft(*site.space, count, nullptr, nullptr);
+uint64_t Workshop::layout_of(const Site& site) const {
+    const auto family = families_.find(site.family);
+    return family == families_.end() ? 0 : family->second.layout;
+}
+
+std::vector<jit::Schedule> Workshop::draft(const Site& site, size_t count, bool ready_only, uint64_t layout) {
+    const size_t wanted = layout == 0 ? count : std::max(count, kLayoutDrafts);
     const auto usable = [](const jit::MicrokernelSpec& spec, void* kernels) {
         return static_cast<KernelSource*>(kernels)->ready(spec);
     };
-    return jit::analytical_draft(*site.space, count, usable, &kernels_);
+    const bool filter = ready_only && settings_.isa != jit::Isa::portable;
+    std::vector<jit::Schedule> schedules = jit::analytical_draft(*site.space, wanted, filter ? +usable : nullptr, &kernels_);
+    if (layout == 0) return schedules;
+    std::vector<jit::Schedule> fitting;
+    for (const jit::Schedule& schedule : schedules) {
+        if (fitting.size() == count) break;
+        auto plan = jit::lower(site.op, schedule, settings_.isa);
+        if (plan && plan->frozen[WHET_B].id == layout) fitting.push_back(schedule);
+    }
+    return fitting;
 }
 
 bool Workshop::zero_trial(Site& site) {
     working_on_ = site.id;
     doing_ = "first plan";
     site.stage = Site::Stage::served;
-    site.space = jit::make_space(site.op, model_);
+    if (site.space == nullptr) site.space = jit::make_space(site.op, model_);  // the policy may hold it already
     if (site.space == nullptr || site.space->sketch_count() == 0) {
         site.stage = Site::Stage::closed;
         site.note = "no sketch fits the operation";
@@ -196,8 +211,8 @@ bool Workshop::zero_trial(Site& site) {
     if (!settings_.options.force.empty()) {
         if (auto schedule = jit::Schedule::parse(settings_.options.force)) { schedules = {*schedule}; forced = true; }
     }
-    if (schedules.empty()) schedules = draft(site, kZeroTrialDrafts, true);
-    if (schedules.empty()) schedules = draft(site, kZeroTrialDrafts, false);
+    if (schedules.empty()) schedules = draft(site, kZeroTrialDrafts, true, layout_of(site));
+    if (schedules.empty()) schedules = draft(site, kZeroTrialDrafts, false, layout_of(site));
     for (int attempt = 0; attempt < 2 && !site.has_best; ++attempt) {
         for (const jit::Schedule& schedule : schedules) {
             if (site.refused.contains(jit::hash_of(schedule))) continue;

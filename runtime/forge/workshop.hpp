@@ -129,7 +129,9 @@ private:
     TrialResult run_trial(Site& site, const Candidate& candidate, const Candidate* incumbent, const TrialOptions& options);
     void count_refusal(Site& site, const TrialResult& result, const std::string& what);
     void quarantine(Site& site, const std::string& schedule, const std::string& reason);
-    std::vector<jit::Schedule> draft(const Site& site, size_t count, bool ready_only);
+    /// The analytical draft; with a layout, only schedules whose frozen operand is packed so.
+    std::vector<jit::Schedule> draft(const Site& site, size_t count, bool ready_only, uint64_t layout);
+    uint64_t layout_of(const Site& site) const;
     bool compile_allowed() const;
     double compute_bound_ns(const Site& site) const;
 

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tests of the forge's work without its socket, on the portable level and, where the CPU allows, on AVX2.
+#include "runtime/forge/workshop.hpp"
+
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "base/host.hpp"
+#include "runtime/forge/worker.hpp"
+#include "tests/forge/ops.hpp"
+
+namespace whet::runtime::forge {
+namespace {
+
+class Recorder final : public Outbox {
+public:
+    void offer(const OfferMessage& offer) override { offers.push_back(offer); }
+    void log(base::Level level, const std::string& text) override {
+        if (level <= base::Level::warning) warnings.push_back(text);
+    }
+    std::vector<OfferMessage> offers;
+    std::vector<std::string> warnings;
+};
+
+class WorkshopTest : public testing::Test {
+protected:
+    void SetUp() override {
+        char name[] = "/tmp/whet_workshop_test_XXXXXX";
+        folder_ = mkdtemp(name);
+    }
+    void TearDown() override { std::filesystem::remove_all(folder_); }
+
+    std::unique_ptr<Workshop> make(jit::Isa isa, bool with_store, bool worker = false) {
+        WorkshopSettings settings;
+        settings.isa = isa;
+        settings.directory = WHET_FORGE_DIRECTORY;
+        settings.options.seed = 1;
+        settings.options.test_hooks = true;
+        settings.options.budget_memory_bytes = 256 << 20;
+        std::unique_ptr<Store> store;
+        if (with_store) {
+            settings.options.store_path = folder_ + "/store.db";
+            auto opened = Store::open(settings.options.store_path, machine_key(isa));
+            EXPECT_TRUE(opened) << opened.error().message;
+            store = std::move(*opened);
+        }
+        ExecutorSettings executor;
+        executor.isa = isa;
+        executor.memory_bytes = 256u << 20;
+        if (!worker) {
+            return std::make_unique<Workshop>(settings, make_local_executor(executor, true), std::move(store), recorder_);
+        }
+        auto zygote = Zygote::start();
+        return std::make_unique<Workshop>(settings, make_worker_executor(std::move(*zygote), executor), std::move(store),
+                                          recorder_);
+    }
+
+    static SiteMessage site_message(SiteId id, const whet_op& op) {
+        SiteMessage message;
+        message.site = id;
+        message.family = id + 1000;
+        message.op = op;
+        return message;
+    }
+
+    std::string folder_;
+    Recorder recorder_;
+};
+
+TEST_F(WorkshopTest, OffersAFirstPlanThenSearchesWithinItsTrials) {
+    auto workshop = make(jit::Isa::portable, false);
+    workshop->add_site(site_message(7, matmul_op(8, 16, 24)));
+    EXPECT_TRUE(recorder_.offers.empty());
+    EXPECT_TRUE(workshop->step());
+    ASSERT_EQ(recorder_.offers.size(), 1u);
+    EXPECT_EQ(recorder_.offers[0].site, 7u);
+    EXPECT_EQ(recorder_.offers[0].kind, OfferKind::zero_trial);
+    EXPECT_TRUE(jit::Schedule::parse(recorder_.offers[0].schedule));
+    workshop->set_trials_left(12);
+    for (int i = 0; i < 100 && workshop->step(); ++i) {}
+    EXPECT_EQ(workshop->status().trials, 12u);
+    EXPECT_EQ(workshop->status().rejected_wrong, 0u);
+    EXPECT_FALSE(workshop->step());
+}
+
+TEST_F(WorkshopTest, UnsupportedSitesAreClosedNotTried) {
+    auto workshop = make(jit::Isa::portable, false);
+    whet_op negative = matmul_op(4, 4, 4);
+    negative.operands[WHET_A].strides[0] = -4;
+    workshop->add_site(site_message(1, negative));
+    workshop->add_site(site_message(2, matmul_op(0, 4, 4)));
+    EXPECT_FALSE(workshop->step());
+    EXPECT_EQ(workshop->status().sites_settled, 2u);
+    EXPECT_TRUE(recorder_.offers.empty());
+}
+
+TEST_F(WorkshopTest, StoredPlansComeBackAtOnceAndQuarantineLasts) {
+    const whet_op op = matmul_op(8, 16, 24);
+    std::string schedule;
+    {
+        auto workshop = make(jit::Isa::portable, true);
+        workshop->add_site(site_message(7, op));
+        while (recorder_.offers.empty()) ASSERT_TRUE(workshop->step());
+        schedule = recorder_.offers[0].schedule;
+        workshop->take_verdict({7, VerdictKind::adopted, schedule, 0});
+    }
+    recorder_.offers.clear();
+    {
+        auto workshop = make(jit::Isa::portable, true);
+        workshop->add_site(site_message(7, op));
+        ASSERT_EQ(recorder_.offers.size(), 1u);
+        EXPECT_EQ(recorder_.offers[0].kind, OfferKind::stored);
+        EXPECT_EQ(recorder_.offers[0].schedule, schedule);
+        workshop->take_verdict({7, VerdictKind::wrong, schedule, 0});
+        ASSERT_FALSE(recorder_.warnings.empty());
+        recorder_.offers.clear();
+        while (recorder_.offers.empty()) ASSERT_TRUE(workshop->step());
+        EXPECT_NE(recorder_.offers[0].schedule, schedule);
+    }
+    recorder_.offers.clear();
+    auto workshop = make(jit::Isa::portable, true);
+    workshop->add_site(site_message(7, op));
+    while (recorder_.offers.empty()) ASSERT_TRUE(workshop->step());
+    EXPECT_NE(recorder_.offers[0].schedule, schedule);
+}
+
+TEST_F(WorkshopTest, MembersOfAFamilyShareOnePackedLayout) {
+    if (!base::host_features().avx2_fma) GTEST_SKIP() << "no AVX2";
+    auto workshop = make(jit::Isa::avx2, false);
+    SiteId id = 1;
+    for (const int64_t m : {1, 7, 32, 64}) {
+        SiteMessage message = site_message(id++, matmul_op(m, 64, 96, true, true));
+        message.family = 5;
+        workshop->add_site(message);
+    }
+    workshop->set_trials_left(60);
+    for (int i = 0; i < 200 && workshop->step(); ++i) {}
+    std::vector<uint64_t> layouts;
+    for (const auto& [site_id, site] : workshop->sites()) {
+        ASSERT_TRUE(site->has_best) << site->note;
+        const auto plan = jit::lower(site->op, site->best.schedule, jit::Isa::avx2);
+        layouts.push_back(plan->frozen[WHET_B].id);
+    }
+    for (const uint64_t layout : layouts) EXPECT_EQ(layout, layouts[0]);
+    EXPECT_EQ(workshop->status().rejected_wrong, 0u);
+}
+
+TEST_F(WorkshopTest, PlantedCandidatesAreRefusedCountedAndHarmNothing) {
+    if (!base::host_features().avx2_fma) GTEST_SKIP() << "no AVX2";
+    auto workshop = make(jit::Isa::avx2, false, true);
+    workshop->add_site(site_message(7, matmul_op(64, 32, 65)));
+    while (recorder_.offers.empty()) ASSERT_TRUE(workshop->step());
+    recorder_.offers.clear();
+    const std::vector<std::vector<uint8_t>> codes = {{0x0f, 0x0b}, {0xeb, 0xfe}, {0x31, 0xc0, 0x8b, 0x00, 0xc3}, {0xc3}};
+    for (const bool skip : {false, true}) {
+        for (const auto& code : codes) {
+            PlantMessage plant;
+            plant.site = 7;
+            plant.is_blob = 1;
+            plant.skip_static = skip;
+            plant.content = code;
+            workshop->plant(plant);
+        }
+    }
+    PlantMessage nonsense;
+    nonsense.site = 7;
+    nonsense.content = {'x'};
+    workshop->plant(nonsense);
+    EXPECT_TRUE(recorder_.offers.empty());
+    const StatusMessage status = workshop->status();
+    EXPECT_GE(status.rejected_static, 3u);  // a lone `ret` may pass the static check; its result is wrong
+    EXPECT_EQ(status.rejected_crashed, 3u);
+    EXPECT_GE(status.rejected_wrong, 2u);
+    EXPECT_GE(recorder_.warnings.size(), 9u);
+    // The site goes on.
+    workshop->set_trials_left(4);
+    for (int i = 0; i < 50 && workshop->step(); ++i) {}
+    EXPECT_EQ(workshop->status().trials, 4u);
+}
+
+/// C01: code that is right only when the lanes of a tile are a multiple of eight, and code that keeps a count in itself.
+TEST_F(WorkshopTest, CodeThatIsWrongForOneRemainderIsRefusedThereOnly) {
+    if (!base::host_features().avx2_fma) GTEST_SKIP() << "no AVX2";
+    auto workshop = make(jit::Isa::avx2, false, true);
+    for (const int64_t n : {64, 65, 127, 8}) {
+        const auto id = static_cast<SiteId>(n);
+        workshop->add_site(site_message(id, matmul_op(24, 32, n, true, true)));
+        while (!workshop->find_site(id)->has_best) ASSERT_TRUE(workshop->step());
+        recorder_.offers.clear();
+        const jit::Blob& blob = workshop->find_site(id)->best.kernels[0]->blob;
+        // mov rax, [rdi + lanes]; test al, 7; je +1; ret; jmp original
+        std::vector<uint8_t> code = {0x48, 0x8b, 0x47, offsetof(jit::TileArgs, lanes), 0xa8, 0x07, 0x74, 0x01, 0xc3, 0xe9};
+        const uint32_t distance = 64 + blob.entry - 14;
+        for (int i = 0; i < 4; ++i) code.push_back(static_cast<uint8_t>(distance >> 8 * i));
+        code.resize(64, 0x90);  // keeps the alignment of the code's constants
+        code.insert(code.end(), blob.bytes.begin(), blob.bytes.end());
+        PlantMessage plant;
+        plant.site = id;
+        plant.is_blob = 1;
+        plant.skip_static = 1;
+        plant.content = code;
+        workshop->plant(plant);
+        const bool right = n % 8 == 0;
+        EXPECT_EQ(recorder_.offers.size(), right ? 1u : 0u) << "n " << n << ": " << workshop->find_site(id)->note;
+    }
+    EXPECT_EQ(workshop->status().rejected_wrong, 2u);
+    const std::vector<uint8_t> counter = {0xff, 0x05, 0x01, 0, 0, 0, 0xc3, 0, 0, 0, 0};  // inc dword [rip + 1]; ret
+    PlantMessage plant;
+    plant.site = 65;
+    plant.is_blob = 1;
+    plant.content = counter;
+    recorder_.offers.clear();
+    workshop->plant(plant);
+    EXPECT_EQ(workshop->status().rejected_static, 1u);
+    plant.skip_static = 1;
+    workshop->plant(plant);
+    EXPECT_EQ(workshop->status().rejected_crashed, 1u);  // code memory is not writable where it runs
+    EXPECT_TRUE(recorder_.offers.empty());
+}
+
+}  // namespace
+}  // namespace whet::runtime::forge
