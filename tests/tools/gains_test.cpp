@@ -46,7 +46,29 @@ TEST(Gains, DrawsAlignedColumns) {
     EXPECT_NE(text.find("12 trials, 3 compiles, 1 plans published, 2 candidates rejected"),
               std::string::npos)
         << text;
-    EXPECT_NE(gains_text(merge_reports({kFirst}), 1).find("and 1 more shapes"), std::string::npos);
+    EXPECT_NE(gains_text(merge_reports({kFirst}), 1).find("and 1 more shapes"), std::string::npos)
+        << "two families";
+}
+
+TEST(Gains, ManyShapesAreDrawnByFamily) {
+    std::vector<GainRow> rows(4);
+    rows[0] = {"matmul m=8 k=3 n=5 b=t", "whet", "", "", 10, 8.0, 4.0, 2.0};
+    rows[1] = {"conv2d n=1 ci=3", "original", "", "", 5, 9.0, 9.0, std::nullopt};
+    rows[2] = {"matmul m=4 k=3 n=5 b=t", "original", "", "", 30, 4.0, 4.0, 1.0};
+    rows[3] = {"matmul m=2 k=3 n=5 b=t", "whet", "", "", 100, std::nullopt, 1.0, 1.0};
+    const std::vector<GainRow> families = family_rows(rows);
+    ASSERT_EQ(families.size(), 2u);
+    EXPECT_EQ(families[0].op, "matmul m=2..8 k=3 n=5 b=t");
+    EXPECT_EQ(families[0].calls, 140u);
+    EXPECT_EQ(families[0].served, "whet 2 of 3");
+    EXPECT_DOUBLE_EQ(*families[0].before_us, 5.0) << "only where both times are known";
+    EXPECT_DOUBLE_EQ(*families[0].now_us, 4.0);
+    EXPECT_DOUBLE_EQ(*families[0].bound_us, 1.25);
+    EXPECT_EQ(families[1].op, "conv2d n=1 ci=3") << "alone, as it is";
+    Gains gains;
+    gains.rows = rows;
+    EXPECT_NE(gains_text(gains, 3).find("m=2..8"), std::string::npos);
+    EXPECT_EQ(gains_text(gains, 4).find("m=2..8"), std::string::npos);
 }
 
 TEST(Gains, NothingGivesOneLine) {

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
+#include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -87,6 +90,63 @@ void merge_process(const Json& report, Gains& gains, std::map<std::string, GainR
     gains.rejected += count(tuning, "rejected");
     gains.tuning_cpu_seconds += number(tuning, "cpu_seconds").value_or(0);
 }
+
+/// "matmul m=32 k=8 n=9" gives {"matmul m=# k=8 n=9", 32}; other operations give themselves and -1.
+std::pair<std::string, long> split_rows_axis(const std::string& op) {
+    constexpr std::string_view kPrefix = "matmul m=";
+    if (!op.starts_with(kPrefix)) return {op, -1};
+    const size_t end = op.find(' ', kPrefix.size());
+    const std::string digits = op.substr(kPrefix.size(), end - kPrefix.size());
+    const long m = std::strtol(digits.c_str(), nullptr, 10);
+    return {std::string(kPrefix) + "#" + (end == std::string::npos ? "" : op.substr(end)), m};
+}
+
+/// Sums over the shapes of one family.
+struct Family {
+    std::string name;
+    long first_m, last_m;
+    std::uint64_t timed_calls;  ///< calls of the shapes with both times
+    double before_us, now_us, bound_us;
+    bool bound_missing;
+    std::vector<GainRow> shapes;
+
+    void add(const GainRow& shape, long m) {
+        first_m = std::min(first_m, m);
+        last_m = std::max(last_m, m);
+        shapes.push_back(shape);
+        if (!shape.before_us || !shape.now_us) return;
+        const double calls = static_cast<double>(shape.calls);
+        timed_calls += shape.calls;
+        before_us += *shape.before_us * calls;
+        now_us += *shape.now_us * calls;
+        bound_us += shape.bound_us.value_or(0) * calls;
+        bound_missing |= !shape.bound_us;
+    }
+
+    GainRow row() const {
+        if (shapes.size() == 1) return shapes[0];
+        GainRow merged;
+        merged.op = name;
+        const std::string range = std::to_string(first_m) + ".." + std::to_string(last_m);
+        merged.op.replace(name.find('#'), 1, range);
+        size_t served = 0;
+        for (const GainRow& shape : shapes) {
+            merged.calls += shape.calls;
+            served += shape.served == "whet";
+        }
+        merged.served = served == shapes.size() ? "whet"
+                        : served == 0           ? "original"
+                                                : "whet " + std::to_string(served) + " of " +
+                                                      std::to_string(shapes.size());
+        if (timed_calls > 0) {
+            const double calls = static_cast<double>(timed_calls);
+            merged.before_us = before_us / calls;
+            merged.now_us = now_us / calls;
+            if (!bound_missing) merged.bound_us = bound_us / calls;
+        }
+        return merged;
+    }
+};
 
 std::string printed(const char* format, double value) {
     char buffer[64];
@@ -184,8 +244,29 @@ Gains merge_reports(const std::vector<std::string>& reports) {
     return gains;
 }
 
+std::vector<GainRow> family_rows(const std::vector<GainRow>& rows) {
+    std::vector<Family> families;
+    std::map<std::string, size_t> known;
+    for (const GainRow& row : rows) {
+        const auto [name, m] = split_rows_axis(row.op);
+        const auto [position, inserted] = known.try_emplace(name, families.size());
+        if (inserted) families.push_back({name, m, m, 0, 0, 0, 0, false, {}});
+        families[position->second].add(row, m);
+    }
+    std::vector<GainRow> merged;
+    for (Family& family : families) merged.push_back(family.row());
+    std::stable_sort(merged.begin(), merged.end(),
+                     [](const GainRow& a, const GainRow& b) { return weight(a) > weight(b); });
+    return merged;
+}
+
 std::string gains_text(const Gains& gains, std::size_t max_rows) {
     std::string out = "whet: " + totals(gains) + "\n";
+    if (gains.rows.size() > max_rows) {
+        Gains families = gains;
+        families.rows = family_rows(gains.rows);
+        if (families.rows.size() < gains.rows.size()) return gains_text(families, max_rows);
+    }
     const size_t shown = std::min(gains.rows.size(), max_rows);
     if (shown == 0) return out;
     std::vector<std::vector<std::string>> lines = {kHeads};
