@@ -52,7 +52,7 @@ private:
 
 }  // namespace
 
-base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directory) {
+base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directory, Fatal fatal) {
     const std::string path = directory + "/" + kLlvmLibrary;
     // Never closed: LLVM keeps destructors and thread-local state that do not survive it.
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -68,6 +68,7 @@ base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directo
         return base::make_error(base::Code::io_error, "%s is of another version of whet",
                                 path.c_str());
     }
+    if (fatal == Fatal::park) api->park_on_fatal_error();
     void* session = api->open();
     if (session == nullptr)
         return base::make_error(base::Code::internal, "no memory for a compile session");

@@ -30,7 +30,14 @@ public:
     virtual base::Result<StaticReport> check(const Blob& blob, bool want_disassembly) = 0;
 };
 
-/// Opens the library beside `directory` (the folder of the calling library). io_error when it is missing.
-base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directory);
+/// What happens when LLVM meets a fatal error of its own (a bug in it, no memory).
+enum class Fatal {
+    exit,  ///< LLVM's way: the process ends with a message; right for a helper process that is watched
+    park,  ///< the compiling thread sleeps for ever: right inside a host
+};
+
+/// Opens the library beside `directory` (the folder of the calling library). io_error when it is missing. `fatal` holds
+/// for the process: `park`, once asked for, stays.
+base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directory, Fatal fatal = Fatal::exit);
 
 }  // namespace whet::jit::cpu

@@ -33,6 +33,7 @@ struct whet_llvm_api {
                   uint32_t entry, uint32_t text_bytes, int32_t want_disassembly,
                   whet_llvm_answer* answer);
     void (*release)(whet_llvm_answer* answer);
+    void (*park_on_fatal_error)();  ///< from now on, for the process: see Fatal in compiler.hpp
 };
 
 /// The one exported symbol.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // libwhet_llvm.so's only export: the C function table over the code generator and the static check.
+#include <llvm/Support/ErrorHandling.h>
+#include <unistd.h>
+
 #include <memory>
+#include <mutex>
 #include <new>
 
 #include "jit/cpu/code_generator.hpp"
@@ -75,13 +79,26 @@ void release(whet_llvm_answer* answer) {
     *answer = {};
 }
 
+/// Never returns: after this LLVM would exit the process.
+[[noreturn]] void park(void*, const char*, bool) {
+    for (;;) pause();
+}
+
+void park_on_fatal_error() {
+    static std::once_flag once;
+    std::call_once(once, [] {
+        llvm::install_fatal_error_handler(park);
+        llvm::install_bad_alloc_error_handler(park);
+    });
+}
+
 }  // namespace
 }  // namespace whet::jit::cpu
 
 extern "C" __attribute__((visibility("default"))) const whet_llvm_api* whet_llvm_api_v1() {
     using namespace whet::jit;
-    static const whet_llvm_api table = {cpu::kLlvmApiVersion, kGeneratorVersion, cpu::open_session,
-                                        cpu::close_session,   cpu::compile,      cpu::check,
-                                        cpu::release};
+    static const whet_llvm_api table = {
+        cpu::kLlvmApiVersion, kGeneratorVersion, cpu::open_session, cpu::close_session,
+        cpu::compile,         cpu::check,        cpu::release,      cpu::park_on_fatal_error};
     return &table;
 }

@@ -81,7 +81,8 @@ base::Result<KernelRef> KernelSource::kernel(const jit::MicrokernelSpec& spec, b
 base::Result<jit::cpu::Compiler*> KernelSource::compiler() {
     if (compiler_ != nullptr) return compiler_.get();
     if (compiler_error_) return *compiler_error_;
-    auto opened = jit::cpu::open_compiler(directory_);
+    const auto fatal = watchdog_ ? jit::cpu::Fatal::exit : jit::cpu::Fatal::park;
+    auto opened = jit::cpu::open_compiler(directory_, fatal);
     if (!opened) {
         compiler_error_ = opened.error();
         return *compiler_error_;
