@@ -26,6 +26,7 @@
 
 #include "tools/whet/bench/buffers.hpp"
 #include "tools/whet/bench/case.hpp"
+#include "tools/whet/bench/facts.hpp"
 #include "tools/whet/bench/live_site.hpp"
 #include "tools/whet/bench/machine.hpp"
 #include "tools/whet/bench/options.hpp"
@@ -38,8 +39,10 @@ extern char** environ;
 namespace whet::bench {
 namespace {
 
-constexpr double kFillSecondsPerPlan = 1.0;  // at most, of tuning into the store
+constexpr double kFillSecondsPerPlan = 2.0;  // at most, of tuning into the store
+constexpr double kSaveSeconds = 1.0;         // after the first trial: by then every first plan was timed and stored
 constexpr double kWarmSeconds = 20;          // wait for the plans of a warm start at most
+constexpr auto kBetweenRounds = std::chrono::microseconds(100);  // a program does other work too
 constexpr const char* kRole = "BENCH_WARM_ROLE";  // what a child of this tool does
 
 /// Products that differ in depth, so that each is a family and a plan of its own.
@@ -141,15 +144,16 @@ int fill(int64_t plans) {
     Workload work(plans);
     work.compute = true;
     if (!work.open()) return kFailed;
-    const int64_t end = now_ns() + static_cast<int64_t>(kFillSecondsPerPlan * 1e9) * plans;
+    const int64_t end = now_ns() + static_cast<int64_t>(kFillSecondsPerPlan * 1e9) * (plans + 10);
+    int64_t served = 0, searching_since = 0;
     while (now_ns() < end && !stop_requested()) {
-        const int64_t served = work.round();
+        served = work.round();
         show_progress("filling the store: " + std::to_string(served) + " of " + std::to_string(plans) + " plans");
-        if (served == plans) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        if (served == plans && searching_since == 0 && forge_facts().trials > 0) searching_since = now_ns();
+        if (searching_since > 0 && static_cast<double>(now_ns() - searching_since) > kSaveSeconds * 1e9) break;
+        if (served == plans && whet_drain(0) == WHET_OK) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(served == plans ? 50 : 5));
     }
-    const int64_t served = work.round();
-    whet_drain(5);
     if (served == plans) return kDone;
     complain("only " + std::to_string(served) + " of " + std::to_string(plans) + " products were tuned into the store");
     return served > 0 ? kDone : kFailed;
@@ -164,7 +168,7 @@ int measure(int64_t plans) {
         served = work.round();
         if (served > best) last = now_ns();
         best = served;
-        if (now_ns() - last > 2'000'000'000) break;  // nothing more comes
+        std::this_thread::sleep_for(kBetweenRounds);
     }
     const nlohmann::json document{{"ms", static_cast<double>(last - begin) * 1e-6},
                                   {"plans", served},
