@@ -7,6 +7,8 @@
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "base/host.hpp"
 #include "base/log.hpp"
 #include "runtime/tuner/tuner.hpp"
@@ -88,6 +90,8 @@ void make_runtime() {
     auto* const r = new Runtime(options);
     ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     the_runtime.store(r, std::memory_order_release);
+    // The parent's last look: what the program did until its end. A program that is killed leaves an earlier one.
+    if (!options.control_path.empty()) std::atexit([] { runtime().tuner->at_exit(); });
 }
 
 }  // namespace
