@@ -15,7 +15,7 @@ namespace whet::bench {
 namespace {
 
 constexpr int64_t kUnseenRows[] = {4, 7, 13, 27, 61, 90, 150, 333};
-constexpr double kSettleSeconds = 2;  // for the library to give a new row count its family's plan
+constexpr double kSettleSeconds = 3;  // for the library to give new row counts their family's plan
 
 Case with_rows(const Case& one, int64_t rows) {
     Case other = one;
@@ -25,14 +25,21 @@ Case with_rows(const Case& one, int64_t rows) {
     return other;
 }
 
-void settle(LiveSite& site) {
+/// Calls the new row counts until a plan answers each: their family's, or a first one that was never timed. Tuning has to
+/// run for that; it stops at once afterwards. The trials in that time are in the result ("further_trials").
+void settle(const std::vector<LiveSite*>& sites) {
+    whet_resume();
     const int64_t end = now_ns() + static_cast<int64_t>(kSettleSeconds * 1e9);
-    while (site.known() && now_ns() < end && !stop_requested()) {
-        site.call();
-        if (site.last_was_served()) break;
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (bool all = false; !all && now_ns() < end && !stop_requested();) {
+        all = true;
+        for (LiveSite* site : sites) {
+            if (site->known()) site->call();
+            all = all && (!site->known() || site->last_was_served());
+        }
+        if (!all) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
-    visit_all_weights({&site}, kSettleSeconds);
+    visit_all_weights(sites, kSettleSeconds);
+    whet_pause();
 }
 
 }  // namespace
@@ -57,12 +64,12 @@ int bench_unseen(const Options& options) {
         run.tune(options.budget_seconds, family.front().family());
         whet_pause();
         const int64_t trials = forge_facts().trials;
-        for (const int64_t rows : kUnseenRows) {
-            if (stop_requested()) break;
-            const Case one = with_rows(family.front(), rows);
-            show_progress(one.name + ": timing");
-            const size_t index = run.add(one);
-            settle(run.site(index));
+        std::vector<LiveSite*> unseen;
+        const size_t first = run.size();
+        for (const int64_t rows : kUnseenRows) unseen.push_back(&run.site(run.add(with_rows(family.front(), rows))));
+        settle(unseen);
+        for (size_t index = first; index < run.size() && !stop_requested(); ++index) {
+            show_progress(run.site(index).one().name + ": timing");
             try {
                 result.cases.push_back(run.compare(index, result.machine));
             } catch (const std::runtime_error& failure) {
