@@ -18,8 +18,21 @@ WHET = ""
 
 
 def whet(*arguments, **options):
+    options.setdefault("input", "")
     environment = dict(os.environ, WHET_STORE="none", WHET_BUDGET_CPU="0", **options.pop("environment", {}))
     return subprocess.run([WHET, *arguments], capture_output=True, text=True, timeout=60, env=environment, **options)
+
+
+class Started(subprocess.Popen):
+    """A process that is killed, with its group, when the test leaves it early."""
+
+    def __init__(self, arguments, **options):
+        super().__init__(arguments, start_new_session=True, **options)
+
+    def __exit__(self, *failure):
+        if self.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+        return super().__exit__(*failure)
 
 
 class WrongUse(unittest.TestCase):
@@ -87,7 +100,7 @@ class Run(unittest.TestCase):
 
     def test_draws_a_live_line_on_a_terminal(self):
         parent, child = pty.openpty()
-        with subprocess.Popen([WHET, "run", "--", "sleep", "0.6"], stderr=child, stdin=subprocess.DEVNULL) as process:
+        with Started([WHET, "run", "--", "sleep", "0.6"], stderr=child, stdin=subprocess.DEVNULL) as process:
             os.close(child)
             drawn = b""
             while True:
@@ -104,8 +117,8 @@ class Run(unittest.TestCase):
 
     def test_an_interrupt_reaches_the_command_and_the_table_is_still_drawn(self):
         script = 'trap "echo caught; exit 9" INT; echo ready; while :; do sleep 0.05; done'
-        with subprocess.Popen([WHET, "run", "--", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, start_new_session=True) as process:
+        with Started([WHET, "run", "--", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as process:
             self.assertEqual(process.stdout.readline(), "ready\n")
             os.killpg(process.pid, signal.SIGINT)
             output, error = process.communicate(timeout=30)
@@ -114,7 +127,7 @@ class Run(unittest.TestCase):
 
     def test_passes_termination_on(self):
         script = 'trap "exit 8" TERM; echo ready; while :; do sleep 0.05; done'
-        with subprocess.Popen([WHET, "run", "--", "sh", "-c", script], stdout=subprocess.PIPE,
+        with Started([WHET, "run", "--", "sh", "-c", script], stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True) as process:
             self.assertEqual(process.stdout.readline(), "ready\n")
             process.terminate()

@@ -89,10 +89,19 @@ int spawn(std::vector<std::string> command, std::vector<std::string> environment
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    // A request to terminate that comes before the child's pid is known must not be lost: it waits.
+    sigset_t waiting, before;
+    sigemptyset(&waiting);
+    sigaddset(&waiting, SIGTERM);
+    sigaddset(&waiting, SIGHUP);
+    sigprocmask(SIG_BLOCK, &waiting, &before);
+    posix_spawnattr_setsigmask(&attributes, &before);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     const int failure = posix_spawnp(&pid, command[0].c_str(), nullptr, &attributes,
                                      pointers(command).data(), pointers(environment).data());
     posix_spawnattr_destroy(&attributes);
+    if (failure == 0) child_pid = pid;
+    sigprocmask(SIG_SETMASK, &before, nullptr);
     return failure;
 }
 
@@ -264,7 +273,6 @@ int run_command(const RunOptions& options) {
                      std::strerror(spawn_errno));
         return spawn_errno == ENOENT ? kExitNotFound : kExitNotExecutable;
     }
-    child_pid = child;
     const int status = watch(child, host, start);
     child_pid = 0;
 
