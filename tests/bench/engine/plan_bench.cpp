@@ -70,6 +70,21 @@ whet_op make_op(const std::string& kind, std::map<std::string, int64_t> v) {
     return test::conv_op(c);
 }
 
+/// Packed copies on huge pages, as the runtime keeps them; one arena, used again for every schedule.
+size_t at_huge = 0;
+float* huge_pages(size_t bytes) {
+    constexpr size_t kArena = size_t{1} << 30, kHuge = 2 << 20;
+    static uint8_t* arena = [] {
+        auto* p = static_cast<uint8_t*>(mmap(nullptr, kArena + kHuge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        p = reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(p) + kHuge - 1) / kHuge * kHuge);
+        madvise(p, kArena, MADV_HUGEPAGE);
+        return p;
+    }();
+    uint8_t* p = arena + at_huge;
+    at_huge += (bytes + 4095) / 4096 * 4096;
+    return reinterpret_cast<float*>(p);
+}
+
 struct Code {
     std::map<std::string, MicrokernelFunction> functions;
     uint8_t* at = nullptr;
@@ -147,13 +162,12 @@ int main(int argc, char** argv) {
         if (std::count(functions.begin(), functions.end(), nullptr)) continue;
         std::vector<std::byte> raw(plan->private_bytes + plan->shared_bytes + 128);
         auto* scratch = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(raw.data()) + 63) / 64 * 64);
-        std::vector<std::vector<float>> packed(static_cast<size_t>(copies));
+        at_huge = 0;
         std::vector<Operands> operands;
         for (int c = 0; c < copies; ++c) {
             operands.push_back({buffers[c].pointers.data()});
             if (plan->frozen[WHET_B].id) {
-                packed[c].resize(plan->frozen[WHET_B].bytes / 4 + 32);
-                float* aligned = reinterpret_cast<float*>((reinterpret_cast<uintptr_t>(packed[c].data()) + 63) / 64 * 64);
+                float* aligned = huge_pages(plan->frozen[WHET_B].bytes);
                 pack_frozen(*plan, WHET_B, buffers[c].pointers[WHET_B], aligned);
                 operands[c].packed[WHET_B] = aligned;
             }
