@@ -81,6 +81,8 @@ bool parse_suffixes(std::string_view rest, MicrokernelSpec& spec) {
             spec.masked_loads = 1;
         } else if (part == "taps" && !spec.taps && !spec.prefetch) {
             spec.taps = 1;
+        } else if (part == "steps" && !spec.taps && !spec.prefetch) {
+            spec.taps = 2;
         } else if (spec.prefetch || !parse_number(part, 'p', spec.prefetch)) {
             return false;
         }
@@ -134,7 +136,7 @@ std::string MicrokernelSpec::print() const {
     text += std::string(".") + kVectorNames[static_cast<std::size_t>(vector) % 3];
     text += std::string(".") + kEpilogueNames[static_cast<std::size_t>(epilogue) & 1];
     if (masked_loads) text += ".masked";
-    if (taps) text += ".taps";
+    if (taps) text += taps == 1 ? ".taps" : ".steps";
     if (prefetch) text += ".p" + std::to_string(prefetch);
     return text;
 }
@@ -163,7 +165,7 @@ base::Result<MicrokernelSpec> MicrokernelSpec::parse(std::string_view text) {
         return base::make_error(
             base::Code::invalid_argument,
             "microkernel \"%.*s\" is not of the form tile.ISA.rN.vN.uN.SCALAR.VECTOR.EPILOGUE"
-            "[.masked][.taps][.pN] or softmax.ISA.rN",
+            "[.masked][.taps|.steps][.pN] or softmax.ISA.rN",
             static_cast<int>(text.size()), text.data());
     }
     return spec;
@@ -178,12 +180,23 @@ base::Result<void> MicrokernelSpec::check() const {
     if (unroll != 1 && unroll != 2 && unroll != 4 && unroll != 8) {
         return base::make_error(base::Code::unsupported, "unroll %d is not 1, 2, 4 or 8", unroll);
     }
-    if (masked_loads > 1 || taps > 1) {
+    if (masked_loads > 1 || taps > 2) {
         return base::make_error(base::Code::invalid_argument,
-                                "masked_loads %d or taps %d is not 0 or 1", masked_loads, taps);
+                                "masked_loads %d is not 0 or 1, or taps %d not 0 to 2", masked_loads,
+                                taps);
+    }
+    if (taps == 2 && (unroll != 1 || prefetch != 0)) {
+        return base::make_error(base::Code::invalid_argument,
+                                "one step a tap has unroll 1 and prefetch 0: got %d and %d", unroll,
+                                prefetch);
     }
     const bool row_pointers = vector == VectorForm::row_strided &&
                               (scalar == ScalarForm::rows_strided || scalar == ScalarForm::general);
+    if (row_pointers && taps == 2) {
+        return base::make_error(base::Code::unsupported,
+                                "one step a tap with row strides on both operands: no registers "
+                                "for the pointers");
+    }
     if (row_pointers && rows > kMaxPointerRows) {
         return base::make_error(base::Code::unsupported,
                                 "%d rows with strides on both operands, at most %d have pointers",

@@ -54,10 +54,12 @@ struct MicrokernelSpec {
     VectorForm vector = VectorForm::packed;
     Epilogue epilogue = Epilogue::none;
     uint8_t masked_loads = 0;  ///< 1: vector loads are masked to `lanes` too (an operand in place at its right edge)
-    uint8_t taps = 0;          ///< 1: the outer reduction loop over TileArgs.tap_offsets exists; 0: exactly one tap at 0
+    uint8_t taps = 0;          ///< 0: exactly one tap at 0; 1: an outer reduction loop over TileArgs.tap_offsets; 2: the
+                               ///< same with one step a tap (TileArgs.k is 1 and not read; unroll must be 1)
     uint8_t prefetch = 0;      ///< reduction steps ahead that the vector operand is prefetched; 0: none
 
-    /// One token, e.g. `tile.avx512.r14.v2.u4.packed.strided.none` with suffixes `.masked`, `.taps`, `.p8` where set.
+    /// One token, e.g. `tile.avx512.r14.v2.u4.packed.strided.none` with suffixes `.masked`, `.taps` or `.steps`,
+    /// `.p8` where set.
     std::string print() const;
     /// Inverse of print; invalid_argument says what was got and expected.
     static base::Result<MicrokernelSpec> parse(std::string_view text);
@@ -80,7 +82,8 @@ enum StartMode : int64_t {
 /// Arguments of a tile microkernel. All strides in elements; 64-bit everywhere. Semantics, for every row tile t in
 /// [0, tiles), row r in [0, spec.rows), lane l in [0, lanes):
 ///     acc = +0
-///     for tap in [0, taps):  for i in [0, k):              (ascending; one fma each, single rounding)
+///     for tap in [0, taps):  for i in [0, k):              (ascending; one fma each, single rounding; spec.taps == 2:
+///                                                           i = 0 only)
 ///         acc = fma(S(t, r, tap, i), V(t, r, tap, i, l), acc)
 ///     c = start(mode);  c = fma(alpha, acc, c)              (alpha = 1 too: the fma by 1 adds exactly)
 ///     if finish: c = epilogue(c)

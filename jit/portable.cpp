@@ -48,12 +48,13 @@ float accumulate(const MicrokernelSpec& spec, const TileArgs& args, int64_t t, i
                  int64_t lane) {
     float sum = 0.0f;
     const int64_t taps = spec.taps ? args.taps : 1;
+    const int64_t steps = spec.taps == 2 ? 1 : args.k;
     for (int64_t tap = 0; tap < taps; ++tap) {
         const float* scalar =
             args.scalar + t * args.scalar_tile + (spec.taps ? args.tap_offsets[2 * tap] : 0);
         const float* vector =
             args.vector + t * args.vector_tile + (spec.taps ? args.tap_offsets[2 * tap + 1] : 0);
-        for (int64_t i = 0; i < args.k; ++i) {
+        for (int64_t i = 0; i < steps; ++i) {
             sum = std::fma(scalar[scalar_offset(spec, args, r, i)],
                            vector[vector_offset(spec, args, r, i, lane)], sum);
         }

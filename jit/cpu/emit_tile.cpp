@@ -287,8 +287,13 @@ Values TileEmitter::emit_taps(Value* scalar, Value* vector) {
     Value* vector_offset = ir_.CreateAlignedLoad(e_.i64, e_.advance(pair, 8), llvm::Align(8));
     Value* scalar_tap = e_.advance(scalar, e_.bytes_of(scalar_offset));
     Value* vector_tap = e_.advance(vector, e_.bytes_of(vector_offset));
-    Values sums =
-        emit_reduction(make_operands(scalar_tap, vector_tap), Values(nodes.begin(), nodes.end()));
+    Values sums(nodes.begin(), nodes.end());
+    const Operands operands = make_operands(scalar_tap, vector_tap);
+    if (spec_.taps == 2) {
+        emit_step(operands, sums, 0);
+    } else {
+        sums = emit_reduction(operands, sums);
+    }
     llvm::BasicBlock* end = ir_.GetInsertBlock();
     Value* next = ir_.CreateAdd(tap, e_.constant(1));
     tap->addIncoming(next, end);

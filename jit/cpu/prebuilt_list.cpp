@@ -71,8 +71,8 @@ void add_depthwise(const Ladder& ladder, Epilogue epilogue, std::vector<Microker
     for (int rows = ladder.first_depthwise_row; rows <= ladder.last_depthwise_row; ++rows) {
         MicrokernelSpec spec =
             ladder.tile(rows, ScalarForm::uniform, VectorForm::row_strided, epilogue);
-        spec.unroll = 1;  // one channel: a tap is one step
-        spec.taps = 1;
+        spec.unroll = 1;
+        spec.taps = 2;  // one channel: a tap is one step
         specs.push_back(spec);
     }
 }

@@ -152,6 +152,11 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
                                                          : VectorForm::packed;
     spec.epilogue = static_cast<Epilogue>(lowering.op.epilogue);
     spec.taps = c.kernel_taps ? 1 : 0;
+    if (c.kernel_taps && c.channels == 1) {  // a tap is one step
+        spec.taps = 2;
+        spec.unroll = 1;
+        spec.prefetch = 0;
+    }
     const bool edge = c.lanes % c.tile_lanes != 0 || lowering.nest.strip_rows != 0;
     for (const bool wide : {false, true}) {
         if (wide ? c.wide_tiles == 0 : c.wide_tiles == c.row_tiles) continue;

@@ -14,6 +14,7 @@ TEST(MicrokernelSpec, PrintsAndParsesBack) {
         "tile.avx512.r14.v2.u4.packed.strided.none",
         "tile.avx2.r6.v2.u1.rows_strided.packed.relu.masked.taps.p8",
         "tile.portable.r1.v4.u8.general.row_strided.none.taps",
+        "tile.avx2.r4.v1.u1.uniform.row_strided.none.steps",
         "tile.avx2.r4.v1.u2.uniform.strided.relu.p255",
         "softmax.avx512.r1",
     };
