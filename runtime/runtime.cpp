@@ -102,7 +102,6 @@ Runtime::Runtime(const base::Options& given)
     untuned_reason = reason_untuned(options, isa);
     may_tune = untuned_reason.empty();
     enabled = options.enable;
-    pinned = options.pin;
     if (!may_tune && untuned_reason.rfind("WHET_", 0) != 0) {
         base::log_event(base::Level::warning, "runtime", untuned_reason + ": untuned", {});
     }
@@ -111,7 +110,8 @@ Runtime::Runtime(const base::Options& given)
 }
 
 void Runtime::apply_switches() noexcept {
-    hot_settings.every_call_slow.store(!enabled || options.checked, std::memory_order_release);
+    const bool invariant = options.numerics == base::Numerics::invariant;
+    hot_settings.every_call_slow.store(!enabled || options.checked || invariant, std::memory_order_release);
 }
 
 Runtime& runtime() {

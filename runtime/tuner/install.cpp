@@ -44,7 +44,9 @@ void Tuner::handle_offers(Lock& lock) {
         offers_.pop_front();
         for (auto& state : sites_) {
             if (state.site->id != offer.site) continue;
-            if (!state.site->evicted) consider(state, offer, lock);
+            // WHET_PIN: the table is what the store gives.
+            const bool pinned_out = runtime_.options.pin && offer.kind != forge::OfferKind::stored;
+            if (!state.site->evicted && !pinned_out) consider(state, offer, lock);
             break;
         }
     }

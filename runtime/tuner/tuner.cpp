@@ -92,7 +92,8 @@ void Tuner::run() {
 void Tuner::run_once(Lock& lock) {
     const int64_t now = base::steady_ns();
     obey_control_page();
-    if (!forge_ && !gave_up_ && now >= connect_at_ns_) connect(now);
+    const bool observing = runtime_.options.tune == base::Tune::observe;
+    if (!forge_ && !gave_up_ && !observing && now >= connect_at_ns_) connect(now);
     handle_frames(lock);
     adopt_new_sites();
     drain_samples(lock);
@@ -251,8 +252,9 @@ void Tuner::every_quarter_second(int64_t now) {
     if (forge_) send_profile();
     if (forge_ && budget_) {
         const bool paused = runtime_.paused || runtime_.pinned || !runtime_.enabled || runtime_.options.tune == base::Tune::observe;
-        const auto control = budget_->control(read_machine_times(), status_before_restarts_.cpu_seconds + status_.cpu_seconds,
+        auto control = budget_->control(read_machine_times(), status_before_restarts_.cpu_seconds + status_.cpu_seconds,
                                               status_before_restarts_.trials + status_.trials, paused);
+        if (runtime_.options.pin) control.trials_left = 0;  // the warm start only
         send(Message::control, control);
     }
     answer_watchers(now);
@@ -343,7 +345,7 @@ Report Tuner::report() {
 }
 
 bool Tuner::settled() const {
-    if (!runtime_.may_tune || gave_up_ || runtime_.pinned) return true;
+    if (!runtime_.may_tune || gave_up_ || runtime_.pinned || runtime_.options.tune == base::Tune::observe) return true;
     if (!started_) return runtime_.sites.size() == 0;
     if (!forge_ || !offers_.empty() || !wanted_packs_.empty() || runtime_.sites.size() != sites_.size()) return false;
     for (const auto& state : sites_) {
