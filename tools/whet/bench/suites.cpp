@@ -39,6 +39,8 @@ nlohmann::json settings_of(const Options& options, const Party& party) {
 void prepare_environment(const Options& options, const std::string& folder) {
     setenv("WHET_STORE", (folder + "/store.db").c_str(), 1);
     setenv("WHET_NUMERICS", options.numerics.c_str(), 1);
+    // The budget of a case is seconds of one core, whoever else is on this machine. A program keeps its own settings.
+    if (options.command.empty()) setenv("WHET_BUDGET_CPU", "1", 0);
 }
 
 Party open_party(const Options& options) {
