@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -203,6 +204,7 @@ static void collect(const char *text, size_t length, void *user) {
 
 int main(int argc, char **argv) {
     const double limit = argc > 1 ? atof(argv[1]) : 10;
+    if (argc > 2 && strcmp(argv[2], "subreaper") == 0) prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGCHLD, on_sigchld);
     freeze = (int (*)(const void *, size_t))dlsym(RTLD_DEFAULT, "whet_freeze");
     thaw = (int (*)(const void *))dlsym(RTLD_DEFAULT, "whet_thaw");

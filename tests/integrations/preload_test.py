@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs programs with libwhet_blas.so preloaded.
 
-usage: preload_test.py LIBRARY exit PROGRAM RUNS | run PROGRAM [ARGUMENT...]
+usage: preload_test.py LIBRARY exit PROGRAM RUNS | run PROGRAM [ARGUMENT...] | note TEXT PROGRAM [ARGUMENT...]
+       preload_test.py LIBRARY first TEXT PROGRAM [ARGUMENT...] | warm PROGRAM [ARGUMENT...]
 
-`exit`: RUNS runs must end with 0 and write nothing. `run`: one run must end with 0; its output is shown.
+`exit`: RUNS runs must end with 0 and write nothing. `run`: one run must end with 0 and say nothing on standard error.
+`note`: it must say one line there that holds TEXT. `first`: the same as PID 1 of a PID namespace (skipped where none
+can be made). `warm`: two runs on one store.
 """
 import os
 import subprocess
 import sys
 import tempfile
+
+SKIPPED = 77
 
 
 def environment(library, store):
@@ -23,10 +28,23 @@ def main():
     library, kind, program, *rest = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
         chosen = environment(library, os.path.join(folder, "store.db"))
-        if kind == "run":
-            done = subprocess.run([program, *rest], env=chosen, capture_output=True, text=True)
+        if kind in ("run", "warm"):
+            for _ in range(2 if kind == "warm" else 1):
+                done = subprocess.run([program, *rest], env=chosen, capture_output=True, text=True)
+                print(done.stdout, done.stderr)
+                if done.returncode != 0 or done.stderr:
+                    return 1
+            return 0
+        if kind in ("note", "first"):
+            # The preload is for the program, not for unshare: env sets it inside.
+            inner = ["env", f"LD_PRELOAD={chosen.pop('LD_PRELOAD')}", *rest]
+            outer = ["unshare", "--pid", "--fork", "--kill-child"] if kind == "first" else []
+            if outer and subprocess.run([*outer, "true"], capture_output=True).returncode != 0:
+                return SKIPPED
+            done = subprocess.run([*outer, *inner], env=chosen, capture_output=True, text=True)
             print(done.stdout, done.stderr)
-            return 0 if done.returncode == 0 and not done.stderr else 1
+            lines = done.stderr.splitlines()
+            return 0 if done.returncode == 0 and len(lines) == 1 and program in lines[0] else 1
         for run in range(int(rest[0])):
             done = subprocess.run([program], env=chosen, capture_output=True, text=True)
             if done.returncode != 0 or done.stdout or done.stderr:
