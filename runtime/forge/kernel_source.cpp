@@ -5,6 +5,7 @@
 #include <sys/time.h>
 
 #include <algorithm>
+#include <csignal>
 
 #include "base/clock.hpp"
 #include "base/hash.hpp"
@@ -15,13 +16,22 @@ namespace {
 using base::Code;
 using base::make_error;
 
+constexpr size_t kMostHeld = 384;          ///< kernels kept for the next candidate: about 2 MiB
 constexpr size_t kBuildSamples = 4096;     ///< builds remembered for the percentiles
 constexpr int kCompileLimitSeconds = 20;   ///< CPU time of one compile, a thousand times the usual; then LLVM hangs
 
 /// Ends the process (SIGPROF's default action) when the scope takes longer: the program starts a new forge.
 class Watchdog {
 public:
-    explicit Watchdog(bool active) : active_(active) { set(kCompileLimitSeconds); }
+    explicit Watchdog(bool active) : active_(active) {
+        if (active_) {
+            sigset_t timer;
+            sigemptyset(&timer);
+            sigaddset(&timer, SIGPROF);
+            pthread_sigmask(SIG_UNBLOCK, &timer, nullptr);
+        }
+        set(kCompileLimitSeconds);
+    }
     ~Watchdog() { set(0); }
     Watchdog(const Watchdog&) = delete;
     Watchdog& operator=(const Watchdog&) = delete;
@@ -52,7 +62,15 @@ KernelRef KernelSource::remember(jit::Blob blob) {
     kernel->id = id_of(blob);
     kernel->proven = true;
     kernel->blob = std::move(blob);
-    held_[kernel->blob.spec] = kernel;
+    if (!held_.insert_or_assign(kernel->blob.spec, kernel).second) return kernel;
+    order_.push_back(kernel->blob.spec);
+    // Kernels of plans that serve stay; of the others the oldest goes and is built again if it is asked for again.
+    for (size_t looked = 0; order_.size() > kMostHeld && looked < kMostHeld; ++looked) {
+        const jit::MicrokernelSpec oldest = order_.front();
+        order_.pop_front();
+        if (held_.at(oldest).use_count() > 1) order_.push_back(oldest);
+        else held_.erase(oldest);
+    }
     return kernel;
 }
 

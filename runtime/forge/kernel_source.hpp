@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,7 +17,7 @@
 
 namespace whet::runtime::forge {
 
-/// Not thread-safe. Holds every kernel it gave out (4 to 8 KiB each, a few hundred in a long search).
+/// Not thread-safe. Holds the last few hundred kernels it gave out (4 to 8 KiB each), however long the search.
 class KernelSource {
 public:
     /// directory: of microkernels.bin and libwhet_llvm.so. A missing file only means more compiling.
@@ -57,6 +58,7 @@ private:
     std::unique_ptr<jit::cpu::Compiler> compiler_;
     std::optional<base::Error> compiler_error_;
     std::unordered_map<jit::MicrokernelSpec, KernelRef, SpecHash> held_;
+    std::deque<jit::MicrokernelSpec> order_;  ///< of held_, oldest first
     std::unordered_map<jit::MicrokernelSpec, base::Error, SpecHash> refused_;
     uint64_t compiles_ = 0, rejected_static_ = 0;
     std::vector<float> build_ms_;  ///< the last kBuildSamples builds

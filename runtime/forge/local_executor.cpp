@@ -34,29 +34,30 @@ constexpr double kAssumedGflops = 30;    ///< before the machine was measured; o
 /// One runnable with its rotating weights, timed sample by sample.
 class TimedPlan {
 public:
-    TimedPlan(OpContext& context, const Runnable& runnable, std::byte* arena, size_t arena_bytes, std::byte* scratch,
-              size_t shared_bytes)
-        : context_(context), runnable_(runnable), arena_(arena), arena_bytes_(arena_bytes), scratch_(scratch),
+    /// position: where in the arena the next copy of the weights lies; shared by all, so that none comes back early.
+    TimedPlan(OpContext& context, const Runnable& runnable, const GuardedBuffer& arena, size_t& position,
+              std::byte* scratch, size_t shared_bytes)
+        : context_(context), runnable_(runnable), arena_(arena), at_(position), scratch_(scratch),
           shared_bytes_(shared_bytes) {}
 
-    /// Decides how much one sample runs, from two trial runs; the second, warm one counts.
+    /// Decides how much one sample runs, from one run: verification has warmed the candidate up.
     void calibrate(const TrialOptions& options) {
-        const jit::Plan& plan = this->plan();
-        double call_ns = 0;
-        for (int i = 0; i < 2; ++i) {
-            const int64_t began = base::steady_ns();
-            run_slice();
-            call_ns = static_cast<double>(base::steady_ns() - began) / share_;
-            if (call_ns > static_cast<double>(options.slice_ns) && share_ == 1) {
-                share_ = std::max(static_cast<double>(options.slice_ns) / call_ns, 1e-4);
-                int64_t most = 1;
-                for (const jit::Phase& phase : plan.phases) most = std::max(most, phase.task_count);
-                if (most == 1) share_ = 1;
-                break;
-            }
+        const int64_t began = base::steady_ns();
+        run_slice();
+        const auto call_ns = static_cast<double>(base::steady_ns() - began);
+        int64_t most = 1;
+        for (const jit::Phase& phase : runnable_.sliced->phases) most = std::max(most, phase.task_count);
+        if (call_ns > static_cast<double>(options.slice_ns) && most > 1) {
+            share_ = std::max(static_cast<double>(options.slice_ns) / call_ns, 1e-4);
         }
         const double wanted = static_cast<double>(options.sample_ns) / std::max(call_ns * share_, 10.0);
         repeats_ = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(wanted)), 1, 1 << 14);
+    }
+    /// Runs as much in one sample as another plan of the same operation does, where that runs whole calls.
+    bool calibrate_like(const TimedPlan& other) {
+        if (other.share_ < 1) return false;
+        repeats_ = other.repeats_;
+        return true;
     }
 
     double sample() {
@@ -71,8 +72,8 @@ private:
 
     void* next_weights(size_t bytes) {
         const size_t step = (bytes + 4095) / 4096 * 4096 + 64;  // other sets of the caches from copy to copy
-        if (at_ + step > arena_bytes_) at_ = 0;
-        void* weights = arena_ + at_;
+        if (at_ + step > arena_.bytes()) at_ = 0;
+        void* weights = arena_.data() + at_;
         at_ += step;
         return weights;
     }
@@ -122,11 +123,10 @@ private:
 
     OpContext& context_;
     const Runnable& runnable_;
-    std::byte* arena_;
-    size_t arena_bytes_;
+    const GuardedBuffer& arena_;
+    size_t& at_;
     std::byte* scratch_;
     size_t shared_bytes_;
-    size_t at_ = 0;
     double share_ = 1, position_ = 0;
     int64_t repeats_ = 1;
 };
@@ -163,6 +163,7 @@ private:
     CodeArena code_;
     std::list<std::unique_ptr<OpContext>> contexts_;
     GuardedBuffer arena_;
+    size_t arena_at_ = 0;
     uint64_t clock_ = 0;
 };
 
@@ -254,7 +255,7 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate, const
     }
     // Slices may read shared scratch that this call did not pack.
     if (shared != 0) std::memcpy(*scratch, arena_.data(), std::min(shared, arena_.bytes()));
-    TimedPlan a(context, candidate, arena_.data(), arena_.bytes(), *scratch, shared);
+    TimedPlan a(context, candidate, arena_, arena_at_, *scratch, shared);
     a.calibrate(options);
     if (incumbent == nullptr) {
         const auto sample = [&] { return a.sample(); };
@@ -266,8 +267,8 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate, const
         result.rejected_quads = self.rejected_quads;
         return;
     }
-    TimedPlan b(context, *incumbent, arena_.data(), arena_.bytes(), *scratch, shared);
-    b.calibrate(options);
+    TimedPlan b(context, *incumbent, arena_, arena_at_, *scratch, shared);
+    if (!b.calibrate_like(a)) b.calibrate(options);
     const auto sample_a = [&] { return a.sample(); };
     const auto sample_b = [&] { return b.sample(); };
     PairedResult paired = run_paired(sample_a, sample_b, options.max_quads, false);

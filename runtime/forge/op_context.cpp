@@ -22,6 +22,7 @@ constexpr float kFinitePoison = -7.7e33f;  ///< poison of the wild set: an eleme
 constexpr int64_t kReverseTasks = 4096;    ///< more tasks than this are run in order in both sets
 constexpr int64_t kProbeElements = 16;     ///< reference elements timed before the sample's size is chosen
 constexpr size_t kPoisonScratch = 4u << 20;  ///< scratch up to this size is filled with NaN before each run
+constexpr int64_t kDeeperNs = 5'000'000;   ///< a larger budget than the first one's, by this, has more elements compared
 constexpr double kWholeRunNs = 20e6;       ///< operations up to this time are always run whole
 constexpr int64_t kSliceParts = 8;         ///< a slice's tasks come from so many places of the phase
 constexpr int kSmallInteger = 3;           ///< |x| <= 3: sums of K < 1.8e6 products are exact in f32
@@ -328,7 +329,8 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
     WHET_TRY_VOID(check_gaps(set));
 
     const int64_t began = base::steady_ns();
-    Random random(base::hash_combine(exact ? 11 : 12, static_cast<uint64_t>(count_of(view))));
+    // Seeded by what was checked before, so that a second look sees other elements.
+    Random random(base::hash_combine(exact ? 11 : 12, set.checked));
     const bool tolerance = !exact;
     int64_t index[WHET_MAX_RANK];
     const auto draw = [&] { for (int d = 0; d < view.rank; ++d) index[d] = random.below(view.extents[d]); };
@@ -340,6 +342,7 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
     if (each_ns * static_cast<double>(count_of(view)) <= static_cast<double>(budget_ns)) {
         std::fill_n(index, WHET_MAX_RANK, 0);
         do WHET_TRY_VOID(check_element(set, data, index, tolerance)); while (advance(view, index));
+        set.complete = true;
     } else {
         // Corners; then every position of every axis, with random positions of the others; then a random sample.
         for (int corner = 0; corner < 1 << view.rank; ++corner) {
@@ -360,6 +363,8 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
             WHET_TRY_VOID(check_element(set, data, index, tolerance));
         }
     }
+    set.spent_ns += budget_ns;
+    if (!set.expected.empty()) return {};
     const float* got = set.operands[WHET_DST].floats();
     set.expected.assign(got, got + result_floats());
     memory_bytes_ += set.expected.size() * sizeof(float);
@@ -398,6 +403,8 @@ TrialResult OpContext::verify(const Runnable& runnable, int64_t reference_budget
             ran = run(set, runnable, !exact, 1);
             checked = compare(set, false);
         }
+        const int64_t left_ns = reference_budget_ns / 2 - set.spent_ns;
+        if (checked && !sliced && !set.complete && left_ns > kDeeperNs) checked = accept(set, exact, left_ns);
         if (checked) checked = check_canaries();
         result.checked_elements += set.checked;
         if (checked) continue;

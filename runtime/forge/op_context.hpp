@@ -62,7 +62,9 @@ private:
         float poison = 0;
         std::vector<float> expected;  ///< empty until a candidate was accepted
         PackedCopy packed[WHET_MAX_OPERANDS];
-        uint64_t checked = 0;
+        uint64_t checked = 0;         ///< elements compared with the reference
+        int64_t spent_ns = 0;         ///< of the budgets for comparing
+        bool complete = false;        ///< every element was
     };
 
     OpContext(const whet_op& op, bool guarded) : op_(op), guarded_(guarded) {}

@@ -3,6 +3,7 @@
 #include <sys/file.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "runtime/forge/workshop.hpp"
 
@@ -12,7 +13,6 @@ namespace {
 constexpr size_t kDrafts = 96;            ///< ranked by the analytical model before anything is built
 constexpr int kBatch = 4;                 ///< trials of one step: the socket is looked at in between
 constexpr double kOfferGain = 0.97;       ///< a better plan is offered when it takes less than this part of the offered one
-constexpr int64_t kSettledTrials = 160;   ///< a stored plan with so many trials behind it starts as settled
 constexpr double kTrialsPerCompile = 12;  ///< at most one trial in so many may compile, after the first kFreeCompiles
 constexpr uint64_t kFreeCompiles = 8;
 constexpr size_t kMostDeferred = 24;      ///< proposals waiting for a compile; with more, the search needs them
@@ -198,19 +198,13 @@ bool Workshop::step_site(Site& site) {
         std::erase(fresh_, site.id);
         zero_trial(site);
     }
-    if (site.stage == Site::Stage::served) return open_site(site);
+    if (site.stage == Site::Stage::served || site.stage == Site::Stage::rested) return open_site(site);
     if (site.stage == Site::Stage::closed) return false;
     if (!site.has_best && std::find(fresh_.begin(), fresh_.end(), site.id) != fresh_.end()) {
         std::erase(fresh_, site.id);
         zero_trial(site);
         if (site.stage == Site::Stage::served) site.stage = Site::Stage::open;
         return true;
-    }
-    // A stored plan that a long search found is good until the program's load says otherwise.
-    if (site.stored_trials >= kSettledTrials && site.trials == 0 && site.settled_total_ns == 0) {
-        site.settled_total_ns = std::max(site.total_ns, 1.0);
-        policy_->close(site.task);
-        return false;
     }
     if (site.has_best && !site.timed) {
         TrialOptions options;
@@ -299,6 +293,12 @@ void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan&
         send_offer(site, OfferKind::tuned);
         save(site);
         return;
+    }
+    if (log_trials_) {
+        char line[160];
+        std::snprintf(line, sizeof(line), "ratio=%.3f low=%.3f high=%.3f quads=%d rejected=%d ns=%.0f won=%d trial=", result.ratio,
+                      result.low, result.high, result.quads, result.rejected_quads, result.candidate_ns, result.won);
+        outbox_.log(base::Level::debug, line + prepared.candidate.schedule.print());
     }
     // Times go to the policy on one scale: that of the best plan's time, by the paired ratio.
     const double ns = site.best_ns / result.ratio;

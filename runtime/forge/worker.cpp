@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -14,6 +15,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <new>
 #include <set>
 #include <unordered_map>
 #include <vector>
@@ -29,7 +31,7 @@ using base::Code;
 using base::make_error;
 
 constexpr size_t kMaxMessage = 192 * 1024;  ///< below the kernel's default limit of a socket's buffer
-constexpr size_t kKernelsHeld = 1024;       ///< microkernels a worker keeps; then both sides begin anew
+constexpr size_t kKernelsHeld = 256;       ///< microkernels a worker keeps; then both sides begin anew
 constexpr double kBaseLimitSeconds = 1;     ///< CPU time of a trial of a small operation, reference included
 constexpr double kSlowestGflops = 1;        ///< a candidate slower than this is as good as hung
 constexpr double kRunsPerTrial = 64;        ///< whole runs of the operation that a trial may take
@@ -45,7 +47,6 @@ struct DeathNotice {
 
 struct ReplyHeader {
     uint64_t sequence;
-    pid_t pid;
     double cpu_seconds;  ///< of the worker since it began
 };
 
@@ -162,7 +163,7 @@ private:
         }
         set_timer(0);
         Writer reply;
-        reply.put(ReplyHeader{sequence, getpid(), static_cast<double>(base::process_cpu_ns()) * 1e-9});
+        reply.put(ReplyHeader{sequence, static_cast<double>(base::process_cpu_ns()) * 1e-9});
         reply.put_bytes(body.bytes().data(), body.bytes().size());
         return send(socket_, reply.bytes().data(), reply.bytes().size(), MSG_NOSIGNAL) >= 0;
     }
@@ -202,7 +203,7 @@ void worker_main(int socket) {
     Worker(socket).serve();
 }
 
-[[noreturn]] void zygote_main(int requests, int deaths) {
+[[noreturn]] void zygote_main(int requests, int deaths, std::atomic<pid_t>* worker) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "whet-zygote");
     for (;;) {
@@ -215,7 +216,9 @@ void worker_main(int socket) {
         DeathNotice notice{pid, 0, 0};
         rusage usage{};
         if (pid > 0) {
+            worker->store(pid);
             while (wait4(pid, &notice.status, 0, &usage) < 0 && errno == EINTR) {}
+            worker->store(0);
             notice.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
         }
         if (send(deaths, &notice, sizeof(notice), MSG_NOSIGNAL) < 0 || pid < 0) _exit(0);
@@ -293,7 +296,6 @@ private:
     std::vector<uint8_t> buffer_;
     std::set<uint64_t> sent_;  ///< kernels that the running worker holds
     uint64_t sequence_ = 0;
-    pid_t worker_ = 0;
     double ended_cpu_seconds_ = 0, current_cpu_seconds_ = 0;
 };
 
@@ -312,8 +314,8 @@ base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& reques
     for (;;) {
         pollfd polled[2] = {{zygote_->requests(), POLLIN, 0}, {zygote_->deaths(), POLLIN, 0}};
         const int64_t left_ms = (until - base::steady_ns()) / 1'000'000;
-        if (left_ms <= 0 && !killed && worker_ > 0) {
-            kill(worker_, SIGKILL);
+        if (const pid_t worker = zygote_->worker(); left_ms <= 0 && !killed && worker > 0) {
+            kill(worker, SIGKILL);
             killed = true;
         }
         if (poll(polled, 2, left_ms > 0 ? static_cast<int>(left_ms) : 1000) < 0 && errno != EINTR) {
@@ -324,7 +326,6 @@ base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& reques
             if (got <= 0) return make_error(Code::io_error, "the worker is gone");
             Reader reader(buffer_.data(), static_cast<size_t>(got));
             const auto header = reader.get<ReplyHeader>();
-            worker_ = header.pid;
             current_cpu_seconds_ = header.cpu_seconds;
             if (header.sequence != sequence_) continue;  // of a request that was given up
             return reader.get_bytes();
@@ -346,6 +347,8 @@ base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& reques
 
 }  // namespace
 
+Zygote::~Zygote() { munmap(worker_, sizeof(*worker_)); }
+
 base::Result<std::unique_ptr<Zygote>> Zygote::start() {
     int requests[2], deaths[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, requests) != 0) {
@@ -356,7 +359,9 @@ base::Result<std::unique_ptr<Zygote>> Zygote::start() {
         close(requests[1]);
         return make_error(Code::io_error, "no socket pair: %s", std::strerror(errno));
     }
-    const pid_t pid = fork();
+    void* page = mmap(nullptr, sizeof(std::atomic<pid_t>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    auto* const worker = page == MAP_FAILED ? nullptr : new (page) std::atomic<pid_t>(0);
+    const pid_t pid = page == MAP_FAILED ? -1 : fork();
     if (pid == 0) {
         // Only these two descriptors and the standard ones: the zygote must not hold the program's socket open.
         close_range(3, static_cast<unsigned>(std::min(requests[1], deaths[1])) - 1, 0);
@@ -364,13 +369,13 @@ base::Result<std::unique_ptr<Zygote>> Zygote::start() {
         const auto high = static_cast<unsigned>(std::max(requests[1], deaths[1]));
         if (high > low + 1) close_range(low + 1, high - 1, 0);
         close_range(high + 1, ~0u, 0);
-        zygote_main(requests[1], deaths[1]);
+        zygote_main(requests[1], deaths[1], worker);
     }
     close(requests[1]);
     close(deaths[1]);
     base::UniqueFd request_end(requests[0]), death_end(deaths[0]);
     if (pid < 0) return make_error(Code::io_error, "fork failed: %s", std::strerror(errno));
-    return std::unique_ptr<Zygote>(new Zygote(std::move(request_end), std::move(death_end)));
+    return std::unique_ptr<Zygote>(new Zygote(std::move(request_end), std::move(death_end), worker));
 }
 
 std::unique_ptr<Executor> make_worker_executor(std::unique_ptr<Zygote> zygote, const ExecutorSettings& settings) {

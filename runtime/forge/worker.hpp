@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <memory>
 
 #include "base/status.hpp"
@@ -21,11 +22,16 @@ public:
 
     int requests() const { return requests_.get(); }
     int deaths() const { return deaths_.get(); }
+    /// The running worker, 0 when there is none.
+    pid_t worker() const { return worker_->load(); }
+    ~Zygote();
 
 private:
-    Zygote(base::UniqueFd requests, base::UniqueFd deaths) : requests_(std::move(requests)), deaths_(std::move(deaths)) {}
+    Zygote(base::UniqueFd requests, base::UniqueFd deaths, std::atomic<pid_t>* worker)
+        : requests_(std::move(requests)), deaths_(std::move(deaths)), worker_(worker) {}
     base::UniqueFd requests_;  ///< SOCK_SEQPACKET: a request, a reply
     base::UniqueFd deaths_;    ///< SOCK_SEQPACKET: one message for each worker that ended
+    std::atomic<pid_t>* worker_;  ///< in a page shared with the zygote
 };
 
 /// Trials run in the zygote's workers under CPU time and memory limits. Errors of a worker become Verdict::crashed and

@@ -16,6 +16,8 @@ namespace {
 using base::Code;
 using base::make_error;
 
+constexpr int64_t kSettledTrials = 160;              ///< a stored plan with so many trials behind it is left alone
+constexpr double kRestedNs = 60e9;                   ///< ... until the program spent twice this on it, or twice what it had
 constexpr size_t kZeroTrialDrafts = 8;               ///< candidates looked at for a first plan
 constexpr size_t kLayoutDrafts = 512;                ///< drafts looked through for those of one packed layout
 constexpr int64_t kZeroTrialReferenceNs = 20'000'000;  ///< a first plan must come within milliseconds
@@ -43,6 +45,7 @@ Workshop::Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> e
     auto made = policy::make_policy(settings.options.policy, settings.options.seed);
     if (!made) made = policy::make_policy("auto", settings.options.seed);  // env.hpp has refused the name already
     policy_ = std::move(*made);
+    log_trials_ = settings_.options.log.find("debug") != std::string::npos;
     if (store_ == nullptr) return;
     auto contents = store_->load();
     if (!contents) {
@@ -138,7 +141,7 @@ bool Workshop::offer_stored(Site& site) {
     site.ratio = plan->ratio;
     site.low = plan->low;
     site.high = plan->high;
-    site.stage = Site::Stage::served;
+    site.stage = plan->trials >= kSettledTrials ? Site::Stage::rested : Site::Stage::served;
     send_offer(site, OfferKind::stored);
     return true;
 }
@@ -149,6 +152,13 @@ void Workshop::set_profile(const ProfileMessage& message) {
         if (site == nullptr) continue;
         site->calls_per_s = entry.recent_calls_per_s;
         site->total_ns = entry.total_ns;
+        if (site->stage == Site::Stage::rested) {
+            if (site->settled_total_ns == 0) site->settled_total_ns = std::max(entry.total_ns, kRestedNs);
+            if (entry.total_ns > 2 * site->settled_total_ns) {
+                site->stage = Site::Stage::served;
+                site->settled_total_ns = 0;
+            }
+        }
         if (site->task < 0) continue;
         policy_->set_load(site->task, entry.recent_calls_per_s, compute_bound_ns(*site));
         // Geometric revisits: a settled site that has cost the program twice as much since is looked at again.
@@ -430,7 +440,7 @@ StatusMessage Workshop::status() const {
     status.peak_gflops = stored_.machine.peak_gflops;
     status.stream_gbs = stored_.machine.stream_gbs;
     for (const auto& [id, site] : sites_) {
-        const bool settled = site->stage == Site::Stage::closed ||
+        const bool settled = site->stage == Site::Stage::closed || site->stage == Site::Stage::rested ||
                              (site->task >= 0 && policy_->settled(site->task) && site->deferred.empty());
         settled ? ++status.sites_settled : ++status.sites_open;
     }

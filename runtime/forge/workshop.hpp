@@ -45,6 +45,7 @@ struct Site {
     enum class Stage : uint8_t {
         fresh,     ///< nothing was tried
         served,    ///< a plan was offered (or none can be)
+        rested,    ///< served from the store, with a long search behind it: left alone until the program's load grows
         open,      ///< the search knows it
         closed,    ///< nothing more is done: unsupported, kept by the original, forced
     };
@@ -148,6 +149,7 @@ private:
     std::unordered_map<int, Site*> site_of_task_;
     std::deque<SiteId> fresh_;
     base::UniqueFd measure_lock_;
+    bool log_trials_ = false;  ///< WHET_LOG asks for every candidate
     int64_t trials_left_ = -1;
     uint64_t trials_ = 0, trials_without_compile_ = 0;
     uint64_t rejected_wrong_ = 0, rejected_crashed_ = 0, rejected_slow_ = 0, rejected_planted_ = 0;

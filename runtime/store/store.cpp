@@ -207,8 +207,10 @@ base::Result<std::unique_ptr<Store>> Store::open(const std::string& path, const 
         return make_error(Code::io_error, "%s has schema %lld, expected at most %d", path.c_str(),
                           static_cast<long long>(version), kSchemaVersion);
     }
+    // With WAL, a power cut may lose the last rows but never damages the file.
+    WHET_TRY_VOID(store->execute("PRAGMA synchronous=NORMAL"));
     if (version == kSchemaVersion) return store;
-    WHET_TRY_VOID(store->execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; BEGIN IMMEDIATE;"));
+    WHET_TRY_VOID(store->execute("PRAGMA journal_mode=WAL; BEGIN IMMEDIATE;"));
     WHET_TRY_VOID(store->execute(kSchema));
     const std::string done = "PRAGMA user_version=" + std::to_string(kSchemaVersion) + "; COMMIT";
     WHET_TRY_VOID(store->execute(done.c_str()));
