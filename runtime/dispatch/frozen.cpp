@@ -3,7 +3,6 @@
 #include "runtime/dispatch/frozen.hpp"
 
 #include <linux/membarrier.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,19 +18,7 @@ namespace {
 using base::Code;
 using base::make_error;
 
-constexpr size_t kHugePage = 2u << 20;  // bytes
-
 bool membarrier(int command) { return ::syscall(SYS_membarrier, command, 0, 0) == 0; }
-
-size_t mapped_bytes(size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
-
-void* map_packed(size_t bytes) {
-    void* const memory =
-        ::mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return nullptr;
-    if (bytes >= kHugePage) ::madvise(memory, mapped_bytes(bytes), MADV_HUGEPAGE);
-    return memory;
-}
 
 }  // namespace
 
@@ -179,7 +166,11 @@ base::Result<void> FrozenRegistry::pack(const Record& record, int operand, const
                               packed_bytes(), budget);
         }
     }
-    void* const packed = map_packed(set.bytes);
+    void* packed = nullptr;
+    {
+        std::lock_guard lock(mutex_);
+        packed = arena_.allocate(set.bytes);
+    }
     if (!packed) return make_error(Code::out_of_budget, "no memory for %zu packed bytes", set.bytes);
     jit::pack_frozen(record.plan, operand, source, packed);
     std::lock_guard lock(mutex_);
@@ -200,7 +191,7 @@ void FrozenRegistry::retire_locked(PackSet& set, const void* key) {
     if (!memory) return;
     set.set(key, nullptr);
     packed_bytes_ -= set.bytes;
-    retired_.push_back({memory, mapped_bytes(set.bytes), {}});
+    retired_.push_back({memory, set.bytes, {}});
 }
 
 void FrozenRegistry::collect_readers_locked(size_t first_retired) {
@@ -220,11 +211,11 @@ void FrozenRegistry::collect_readers_locked(size_t first_retired) {
 
 void FrozenRegistry::reclaim() {
     std::lock_guard lock(mutex_);
-    std::erase_if(retired_, [](Retired& retired) {
+    std::erase_if(retired_, [this](Retired& retired) {
         for (const auto& [block, count] : retired.readers) {
             if (block->packed_calls.load(std::memory_order_acquire) == count) return false;
         }
-        ::munmap(retired.memory, retired.bytes);
+        arena_.release(retired.memory, retired.bytes);
         return true;
     });
 }

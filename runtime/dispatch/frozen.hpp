@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "runtime/dispatch/packed_arena.hpp"
 #include "runtime/dispatch/record.hpp"
 #include "runtime/profile/thread_block.hpp"
 
@@ -128,6 +129,7 @@ private:
     std::map<const std::byte*, Range> ranges_;
     std::map<uint64_t, PackSet*> sets_;
     std::vector<Retired> retired_;
+    PackedArena arena_;
     bool barrier_works_ = false;
 };
 
