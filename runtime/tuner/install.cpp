@@ -22,6 +22,7 @@ constexpr size_t kColdBytes = 6u << 20;         // weights rotate over more than
 constexpr size_t kMostTrialBytes = 96u << 20;   // operands of one background timing
 constexpr double kMostTimingNs = 80e6;          // one background timing
 constexpr double kEnoughCoverage = 0.5;         // of a family's weight, before it is decided
+constexpr int kEnoughTimed = 8;                 // sites: as good as coverage where a family has dozens of row counts
 constexpr int64_t kLongestOpenNs = 3'000'000'000;   // then those that were timed decide
 constexpr int64_t kLongestTrialNs = 8'000'000'000;  // a site that is hardly called takes the forge's word
 constexpr double kClearWin = 1.02;              // a geomean this high needs no interval
@@ -200,6 +201,7 @@ void Tuner::time_against_original(SiteState& state, Lock& lock) {
 void Tuner::decide_family(FamilyState& family, int64_t now) {
     if (family.decision == FamilyDecision::whet || family.reverted) return;
     double all = 0, timed = 0, logs = 0, lows = 0;
+    int timed_sites = 0;
     for (const uint32_t index : family.sites) {
         const SiteState& state = sites_[index];
         const double ns = std::max({state.background_original_ns, state.original.median_ns(), 1.0});
@@ -207,12 +209,13 @@ void Tuner::decide_family(FamilyState& family, int64_t now) {
         all += weight;
         if (!state.pending || state.pending->against_original <= 0) continue;
         timed += weight;
+        ++timed_sites;
         logs += weight * std::log(state.pending->against_original);
         lows += weight * std::log(std::max(state.pending->against_original_low, 1e-3));
     }
     if (timed <= 0) return;
     if (family.first_measured_ns == 0) family.first_measured_ns = now;
-    if (timed < kEnoughCoverage * all && now - family.first_measured_ns < kLongestOpenNs) return;
+    if (timed < kEnoughCoverage * all && timed_sites < kEnoughTimed && now - family.first_measured_ns < kLongestOpenNs) return;
     const double ratio = std::exp(logs / timed), low = std::exp(lows / timed);
     if (low > 1 || ratio > kClearWin) {
         cross(family);
