@@ -180,9 +180,10 @@ base::Result<Client> Client::start(base::ForgeMode mode, const HelloMessage& hel
     } else {
         if (may_process) socket = start_process(hello);
         if (!socket && may_thread) {
-            if (may_process) notes.push_back("no helper process (" + socket.error().message + "): the forge runs in a thread");
+            const std::string why = may_process ? socket.error().message : "";
             socket = start_thread(hello);
             client.in_process_ = true;
+            if (socket && may_process) notes.push_back("no helper process (" + why + "): the forge runs in a thread");
         }
     }
     if (!socket) return std::move(socket).error();

@@ -3,13 +3,15 @@
 """Runs programs with libwhet_blas.so preloaded.
 
 usage: preload_test.py LIBRARY exit PROGRAM RUNS | run PROGRAM [ARGUMENT...] | note TEXT PROGRAM [ARGUMENT...]
-       preload_test.py LIBRARY first TEXT PROGRAM [ARGUMENT...] | warm PROGRAM [ARGUMENT...]
+       preload_test.py LIBRARY first TEXT PROGRAM [ARGUMENT...] | alone TEXT PROGRAM [ARGUMENT...]
+       preload_test.py LIBRARY warm PROGRAM [ARGUMENT...]
 
 `exit`: RUNS runs must end with 0 and write nothing. `run`: one run must end with 0 and say nothing on standard error.
 `note`: it must say one line there that holds TEXT. `first`: the same as PID 1 of a PID namespace (skipped where none
-can be made). `warm`: two runs on one store.
+can be made). `alone`: the same with copies of the libraries, no helper beside them. `warm`: two runs on one store.
 """
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,7 +37,11 @@ def main():
                 if done.returncode != 0 or done.stderr:
                     return 1
             return 0
-        if kind in ("note", "first"):
+        if kind == "alone":
+            for name in (os.path.basename(library), "libwhet.so"):
+                shutil.copy(os.path.join(os.path.dirname(library), name), folder)
+            chosen["LD_PRELOAD"] = os.path.join(folder, os.path.basename(library))
+        if kind in ("note", "first", "alone"):
             # The preload is for the program, not for unshare: env sets it inside.
             inner = ["env", f"LD_PRELOAD={chosen.pop('LD_PRELOAD')}", *rest]
             outer = ["unshare", "--pid", "--fork", "--kill-child"] if kind == "first" else []
