@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What decides the next trials: one interface over search spaces, and the one registry of its implementations.
+// What decides the next trials: one interface over search spaces, and the one registry of its
+// implementations.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +31,27 @@ struct Outcome {
     double ns = 0;
 };
 
-/// Chooses tasks (sites), and points of a task's space. Holds no IR, reads no clock and starts no thread: the same calls
-/// with the same seed give the same decisions. Not thread-safe. Spaces must outlive the policy.
+/// Chooses tasks (sites), and points of a task's space. Holds no IR, reads no clock and starts no
+/// thread: the same calls with the same seed give the same decisions. Not thread-safe. Spaces must
+/// outlive the policy.
 class Policy {
 public:
     virtual ~Policy() = default;
 
-    /// Adds a task; `drafts` are points ranked by the analytical model, best first. Returns the task's number, from 0.
+    /// Adds a task; `drafts` are points ranked by the analytical model, best first. Returns the
+    /// task's number, from 0.
     virtual int add_task(const base::SearchSpace& space, std::vector<Proposal> drafts) = 0;
-    /// What the program spends on a task: calls a second (0: unknown), and the least time a call can take.
+    /// What the program spends on a task: calls a second (0: unknown), and the least time a call
+    /// can take.
     virtual void set_load(int task, double calls_per_s, double bound_ns) = 0;
 
     /// The task that promises most for the next round, among those not settled; -1 when all are.
     virtual int choose_task() = 0;
-    /// At most `count` distinct points that were not proposed before; none when the space is used up.
+    /// At most `count` distinct points that were not proposed before; none when the space is used
+    /// up.
     virtual std::vector<Proposal> propose(int task, int count) = 0;
-    /// Tells the outcome of a proposal, in any order. Points that nobody proposed (from a store) may be told as well.
+    /// Tells the outcome of a proposal, in any order. Points that nobody proposed (from a store)
+    /// may be told as well.
     virtual void report(int task, const Proposal& proposal, const Outcome& outcome) = 0;
 
     /// The best timed point of a task; false when there is none.

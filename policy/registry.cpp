@@ -9,8 +9,10 @@ namespace whet::policy {
 namespace {
 
 constexpr PolicyEntry kPolicies[] = {
-    {"bandit", "sliding-window UCB over sites and sketches, analytical draft, local descent", make_bandit_policy},
-    {"random", "round robin over sites, random legal points: the baseline of ablations", make_random_policy},
+    {"bandit", "sliding-window UCB over sites and sketches, analytical draft, local descent",
+     make_bandit_policy},
+    {"random", "round robin over sites, random legal points: the baseline of ablations",
+     make_random_policy},
 };
 
 }  // namespace
@@ -25,7 +27,8 @@ base::Result<std::unique_ptr<Policy>> make_policy(std::string_view name, uint64_
         known += ", ";
         known += entry.name;
     }
-    return base::make_error(base::Code::invalid_argument, "policy '%s' is not known, expected one of %s",
+    return base::make_error(base::Code::invalid_argument,
+                            "policy '%s' is not known, expected one of %s",
                             std::string(name).c_str(), known.c_str());
 }
 

@@ -11,11 +11,14 @@
 namespace whet::policy {
 namespace {
 
-constexpr double kRecentShare = 0.2;     ///< Ansor's alpha: weight of the last round's gain against what may be left
-constexpr int kPatience = 160;           ///< trials without a gain before a task is settled, at least
-constexpr double kPatienceShare = 0.5;   ///< ... and at least this share of its trials so far
-constexpr double kSettledBoundShare = 0.97;  ///< bound over time above which nothing is left to gain
-constexpr double kGain = 0.995;          ///< a new best must lie below this part of the old one to count as a gain
+constexpr double kRecentShare =
+    0.2;  ///< Ansor's alpha: weight of the last round's gain against what may be left
+constexpr int kPatience = 160;  ///< trials without a gain before a task is settled, at least
+constexpr double kPatienceShare = 0.5;  ///< ... and at least this share of its trials so far
+constexpr double kSettledBoundShare =
+    0.97;  ///< bound over time above which nothing is left to gain
+constexpr double kGain =
+    0.995;  ///< a new best must lie below this part of the old one to count as a gain
 
 struct Task {
     const base::SearchSpace* space = nullptr;
@@ -37,7 +40,8 @@ public:
     int add_task(const base::SearchSpace& space, std::vector<Proposal> drafts) override {
         Task task;
         task.space = &space;
-        for (int sketch = 0; sketch < space.sketch_count(); ++sketch) task.sketches.emplace_back(space, sketch);
+        for (int sketch = 0; sketch < space.sketch_count(); ++sketch)
+            task.sketches.emplace_back(space, sketch);
         for (const Proposal& draft : drafts) {
             task.sketches[static_cast<size_t>(draft.sketch)].add_draft(draft.point);
         }
@@ -68,7 +72,8 @@ public:
         const Task& t = at(task);
         if (t.exhausted || t.closed) return true;
         if (t.best_ns > 0 && t.bound_ns / t.best_ns >= kSettledBoundShare) return true;
-        const double patience = std::max<double>(kPatience, kPatienceShare * static_cast<double>(t.trials));
+        const double patience =
+            std::max<double>(kPatience, kPatienceShare * static_cast<double>(t.trials));
         return static_cast<double>(t.trials - t.last_gain) >= patience * t.patience_factor;
     }
 
@@ -92,7 +97,8 @@ private:
     int choose_sketch(Task& task);
     void close_round(int task);
 
-    static constexpr double kUnknownRate = 1e-3;  ///< calls a second assumed of a site without a profile
+    static constexpr double kUnknownRate =
+        1e-3;  ///< calls a second assumed of a site without a profile
 
     std::mt19937_64 random_;
     bool random_only_;
@@ -116,7 +122,8 @@ int BanditPolicy::choose_task() {
     if (!any) return -1;
     int chosen = -1;
     if (random_only_) {
-        do chosen = next_++ % static_cast<int>(tasks_.size()); while (!open[static_cast<size_t>(chosen)]);
+        do chosen = next_++ % static_cast<int>(tasks_.size());
+        while (!open[static_cast<size_t>(chosen)]);
     } else {
         chosen = bandit_.choose(open, priors);
     }
@@ -158,7 +165,10 @@ std::vector<Proposal> BanditPolicy::propose(int task, int count) {
     std::vector<Proposal> proposals;
     while (static_cast<int>(proposals.size()) < count) {
         const int sketch = choose_sketch(t);
-        if (sketch < 0) { t.exhausted = true; break; }
+        if (sketch < 0) {
+            t.exhausted = true;
+            break;
+        }
         LocalDescent& descent = t.sketches[static_cast<size_t>(sketch)];
         // a round stays with one sketch, so that its reward is the sketch's
         while (static_cast<int>(proposals.size()) < count) {
@@ -194,7 +204,11 @@ void BanditPolicy::report(int task, const Proposal& proposal, const Outcome& out
 
 }  // namespace
 
-std::unique_ptr<Policy> make_bandit_policy(uint64_t seed) { return std::make_unique<BanditPolicy>(seed, false); }
-std::unique_ptr<Policy> make_random_policy(uint64_t seed) { return std::make_unique<BanditPolicy>(seed, true); }
+std::unique_ptr<Policy> make_bandit_policy(uint64_t seed) {
+    return std::make_unique<BanditPolicy>(seed, false);
+}
+std::unique_ptr<Policy> make_random_policy(uint64_t seed) {
+    return std::make_unique<BanditPolicy>(seed, true);
+}
 
 }  // namespace whet::policy

@@ -7,7 +7,8 @@
 
 namespace whet::policy {
 
-int SlidingWindowUcb::choose(const std::vector<bool>& open, const std::vector<double>& priors) const {
+int SlidingWindowUcb::choose(const std::vector<bool>& open,
+                             const std::vector<double>& priors) const {
     double largest = 0;
     for (const Play& play : history_) largest = std::max(largest, play.reward);
     const double scale = largest > 0 ? 1 / largest : 0;
@@ -19,12 +20,18 @@ int SlidingWindowUcb::choose(const std::vector<bool>& open, const std::vector<do
         if (!open.empty() && (arm >= open.size() || !open[arm])) continue;
         if (plays_[arm] == 0) {
             const double prior = arm < priors.size() ? priors[arm] : 0;
-            if (fresh < 0 || prior > fresh_prior) { fresh = static_cast<int>(arm); fresh_prior = prior; }
+            if (fresh < 0 || prior > fresh_prior) {
+                fresh = static_cast<int>(arm);
+                fresh_prior = prior;
+            }
             continue;
         }
         const double n = static_cast<double>(plays_[arm]);
         const double index = sums_[arm] / n * scale + exploration_ * std::sqrt(log_t / n);
-        if (best < 0 || index > best_index) { best = static_cast<int>(arm); best_index = index; }
+        if (best < 0 || index > best_index) {
+            best = static_cast<int>(arm);
+            best_index = index;
+        }
     }
     return fresh >= 0 ? fresh : best;
 }

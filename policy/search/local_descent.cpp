@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Proposes points of one sketch: the analytical draft first, then neighbours of the best, now and then a far one.
+// Proposes points of one sketch: the analytical draft first, then neighbours of the best, now and
+// then a far one.
 #include "policy/search/local_descent.hpp"
 
 #include <algorithm>
@@ -14,14 +15,17 @@ constexpr double kRatioMemory = 0.8;      ///< of the running measured/estimated
 
 uint64_t hash_of(const base::Point& point) noexcept {
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, then a finaliser: points differ in few low bits
-    for (const int16_t choice : point) hash = (hash ^ static_cast<uint16_t>(choice)) * 0x100000001b3u;
+    for (const int16_t choice : point)
+        hash = (hash ^ static_cast<uint16_t>(choice)) * 0x100000001b3u;
     hash ^= hash >> 29;
     hash *= 0xbf58476d1ce4e5b9u;
     return hash ^ (hash >> 32);
 }
 
 bool LocalDescent::seen(const base::Point& point) const { return seen_.contains(hash_of(point)); }
-bool LocalDescent::see(const base::Point& point) { return seen_.emplace(hash_of(point), true).second; }
+bool LocalDescent::see(const base::Point& point) {
+    return seen_.emplace(hash_of(point), true).second;
+}
 
 void LocalDescent::add_draft(const base::Point& point) {
     drafts_.push_back({point, space_.estimate_ns(sketch_, point)});
@@ -43,7 +47,8 @@ bool LocalDescent::best_neighbour(Scored* best) {
     bool found = false;
     for (Timed& parent : timed_) {
         if (!parent.expanded) expand(parent);
-        std::erase_if(parent.neighbours, [&](const Scored& neighbour) { return seen(neighbour.point); });
+        std::erase_if(parent.neighbours,
+                      [&](const Scored& neighbour) { return seen(neighbour.point); });
         for (const Scored& neighbour : parent.neighbours) {
             const double score = neighbour.score * parent.ratio;
             if (found && score >= best->score) continue;
@@ -61,7 +66,8 @@ bool LocalDescent::walk(std::mt19937_64& random, base::Point* point) const {
         const size_t starts = timed_.size() + drafts_.size();
         if (starts == 0) return false;
         const size_t start = random() % starts;
-        base::Point at = start < timed_.size() ? timed_[start].point : drafts_[start - timed_.size()].point;
+        base::Point at =
+            start < timed_.size() ? timed_[start].point : drafts_[start - timed_.size()].point;
         for (int step = 0; step < kFarSteps; ++step) {
             const int knob = static_cast<int>(random() % static_cast<uint64_t>(knobs));
             space_.step(sketch_, at, {knob, random() % 2 == 0 ? 1 : -1});
@@ -82,11 +88,19 @@ bool LocalDescent::propose(std::mt19937_64& random, bool random_only, base::Poin
     bool found = best_neighbour(&best);
     if (next_draft_ < drafts_.size()) {
         const Scored& draft = drafts_[next_draft_];
-        if (!found || draft.score * ratio_ <= best.score) { best = draft; found = true; }
+        if (!found || draft.score * ratio_ <= best.score) {
+            best = draft;
+            found = true;
+        }
     }
-    if (found) *point = std::move(best.point);
-    else found = walk(random, point);
-    if (!found) { exhausted_ = true; return false; }
+    if (found)
+        *point = std::move(best.point);
+    else
+        found = walk(random, point);
+    if (!found) {
+        exhausted_ = true;
+        return false;
+    }
     return see(*point);
 }
 

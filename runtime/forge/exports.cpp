@@ -7,7 +7,9 @@
 extern "C" {
 
 /// Serves a program from a thread inside it. Blocks until the socket closes; closes nothing.
-WHET_API int whet_forge_serve(int socket) noexcept { return whet::runtime::forge::serve(socket, nullptr); }
+WHET_API int whet_forge_serve(int socket) noexcept {
+    return whet::runtime::forge::serve(socket, nullptr);
+}
 
 /// Serves a program from a process of its own, which must still have one thread.
 WHET_API int whet_forge_main(int socket) noexcept {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for candidates: blocks that touch an unmapped page, with canaries in the slack; and a place for their code.
+// Memory for candidates: blocks that touch an unmapped page, with canaries in the slack; and a
+// place for their code.
 #include "runtime/forge/guarded_buffer.hpp"
 
 #include <sys/mman.h>
@@ -31,9 +32,11 @@ base::Result<GuardedBuffer> GuardedBuffer::make(size_t bytes, Edge edge, bool gu
     buffer.bytes_ = bytes;
     buffer.body_bytes_ = round_up(bytes == 0 ? 1 : bytes, kPage);
     buffer.mapped_ = buffer.body_bytes_ + 2 * kPage;
-    void* mapping = mmap(nullptr, buffer.mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* mapping =
+        mmap(nullptr, buffer.mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (mapping == MAP_FAILED) {
-        return base::make_error(base::Code::out_of_budget, "no memory for %zu bytes: %s", bytes, std::strerror(errno));
+        return base::make_error(base::Code::out_of_budget, "no memory for %zu bytes: %s", bytes,
+                                std::strerror(errno));
     }
     buffer.mapping_ = static_cast<std::byte*>(mapping);
     buffer.body_ = buffer.mapping_ + kPage;
@@ -66,7 +69,8 @@ void GuardedBuffer::swap(GuardedBuffer& other) noexcept {
 }
 
 void GuardedBuffer::protect(bool read_only) {
-    if (body_ != nullptr) mprotect(body_, body_bytes_, read_only ? PROT_READ : PROT_READ | PROT_WRITE);
+    if (body_ != nullptr)
+        mprotect(body_, body_bytes_, read_only ? PROT_READ : PROT_READ | PROT_WRITE);
 }
 
 bool GuardedBuffer::canary_intact() const {
@@ -82,7 +86,8 @@ base::Result<void> CodeArena::open() {
     const int memory = memfd_create("whet-candidates", MFD_CLOEXEC);
     if (memory < 0 || ftruncate(memory, kBytes) != 0) {
         if (memory >= 0) close(memory);
-        return base::make_error(base::Code::device_error, "no memory file for code: %s", std::strerror(errno));
+        return base::make_error(base::Code::device_error, "no memory file for code: %s",
+                                std::strerror(errno));
     }
     void* writable = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     void* executable = mmap(nullptr, kBytes, PROT_READ | PROT_EXEC, MAP_SHARED, memory, 0);
@@ -90,7 +95,8 @@ base::Result<void> CodeArena::open() {
     if (writable == MAP_FAILED || executable == MAP_FAILED) {
         if (writable != MAP_FAILED) munmap(writable, kBytes);
         if (executable != MAP_FAILED) munmap(executable, kBytes);
-        return base::make_error(base::Code::device_error, "no executable memory: %s", std::strerror(errno));
+        return base::make_error(base::Code::device_error, "no executable memory: %s",
+                                std::strerror(errno));
     }
     writable_ = static_cast<std::byte*>(writable);
     executable_ = static_cast<std::byte*>(executable);
@@ -107,8 +113,10 @@ base::Result<jit::MicrokernelFunction> CodeArena::load(uint64_t id, const jit::B
     constexpr size_t kAlign = 64;
     if (const auto found = loaded_.find(id); found != loaded_.end()) return found->second;
     if (writable_ == nullptr) WHET_TRY_VOID(open());
-    if (blob.bytes.empty() || blob.entry >= blob.bytes.size() || blob.bytes.size() > kBytes - used_) {
-        return base::make_error(base::Code::device_error, "a blob of %zu bytes does not fit", blob.bytes.size());
+    if (blob.bytes.empty() || blob.entry >= blob.bytes.size() ||
+        blob.bytes.size() > kBytes - used_) {
+        return base::make_error(base::Code::device_error, "a blob of %zu bytes does not fit",
+                                blob.bytes.size());
     }
     std::memcpy(writable_ + used_, blob.bytes.data(), blob.bytes.size());
     auto* function = reinterpret_cast<jit::MicrokernelFunction>(executable_ + used_ + blob.entry);

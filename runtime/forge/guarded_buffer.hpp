@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory for candidates: blocks that touch an unmapped page, with canaries in the slack; and a place for their code.
+// Memory for candidates: blocks that touch an unmapped page, with canaries in the slack; and a
+// place for their code.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +15,20 @@ namespace whet::runtime::forge {
 /// Which side of a block touches the unmapped page.
 enum class Edge : uint8_t { end, start };
 
-/// A block of its own mapping. Guarded: the page after (Edge::end) or before (Edge::start) the block's bytes is not
-/// accessible, and so is the page on the mapping's other side; the slack of the last page holds a canary. Not guarded (a
-/// forge inside the program, where a fault would be the program's): the same with readable pages full of canaries.
-/// Move-only; not thread-safe.
+/// A block of its own mapping. Guarded: the page after (Edge::end) or before (Edge::start) the
+/// block's bytes is not accessible, and so is the page on the mapping's other side; the slack of
+/// the last page holds a canary. Not guarded (a forge inside the program, where a fault would be
+/// the program's): the same with readable pages full of canaries. Move-only; not thread-safe.
 class GuardedBuffer {
 public:
     GuardedBuffer() = default;
     /// out_of_budget when the mapping is refused.
     static base::Result<GuardedBuffer> make(size_t bytes, Edge edge, bool guarded);
     GuardedBuffer(GuardedBuffer&& other) noexcept { swap(other); }
-    GuardedBuffer& operator=(GuardedBuffer&& other) noexcept { swap(other); return *this; }
+    GuardedBuffer& operator=(GuardedBuffer&& other) noexcept {
+        swap(other);
+        return *this;
+    }
     GuardedBuffer(const GuardedBuffer&) = delete;
     GuardedBuffer& operator=(const GuardedBuffer&) = delete;
     ~GuardedBuffer();
@@ -42,24 +46,27 @@ private:
     void swap(GuardedBuffer& other) noexcept;
     std::byte* mapping_ = nullptr;  ///< the whole, guards included
     size_t mapped_ = 0;
-    std::byte* body_ = nullptr;     ///< the accessible part
+    std::byte* body_ = nullptr;  ///< the accessible part
     size_t body_bytes_ = 0;
     std::byte* data_ = nullptr;
     size_t bytes_ = 0;
 };
 
-/// Executable memory for blobs: one region, mapped twice (writable, executable), filled from the start and begun anew
-/// when it is full. Loading the same kernel id again gives the same address while it is held. Not thread-safe.
+/// Executable memory for blobs: one region, mapped twice (writable, executable), filled from the
+/// start and begun anew when it is full. Loading the same kernel id again gives the same address
+/// while it is held. Not thread-safe.
 class CodeArena {
 public:
-    static constexpr size_t kBytes = 4u << 20;  ///< a microkernel takes 1 to 8 KiB: about a thousand
+    static constexpr size_t kBytes = 4u
+                                     << 20;  ///< a microkernel takes 1 to 8 KiB: about a thousand
 
     CodeArena() = default;
     ~CodeArena();
     CodeArena(const CodeArena&) = delete;
     CodeArena& operator=(const CodeArena&) = delete;
 
-    /// Copies a blob. Pointers stay valid until begin_group() is called. device_error without executable memory.
+    /// Copies a blob. Pointers stay valid until begin_group() is called. device_error without
+    /// executable memory.
     base::Result<jit::MicrokernelFunction> load(uint64_t id, const jit::Blob& blob);
     /// Says that earlier pointers are no longer held; makes room when less than a quarter is left.
     void begin_group();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where microkernels come from: memory, the store, the file made at build time, the compiler; each checked once.
+// Where microkernels come from: memory, the store, the file made at build time, the compiler; each
+// checked once.
 #include "runtime/forge/kernel_source.hpp"
 
 #include <sys/time.h>
@@ -16,11 +17,13 @@ namespace {
 using base::Code;
 using base::make_error;
 
-constexpr size_t kMostHeld = 384;          ///< kernels kept for the next candidate: about 2 MiB
-constexpr size_t kBuildSamples = 4096;     ///< builds remembered for the percentiles
-constexpr int kCompileLimitSeconds = 20;   ///< CPU time of one compile, a thousand times the usual; then LLVM hangs
+constexpr size_t kMostHeld = 384;       ///< kernels kept for the next candidate: about 2 MiB
+constexpr size_t kBuildSamples = 4096;  ///< builds remembered for the percentiles
+constexpr int kCompileLimitSeconds =
+    20;  ///< CPU time of one compile, a thousand times the usual; then LLVM hangs
 
-/// Ends the process (SIGPROF's default action) when the scope takes longer: the program starts a new forge.
+/// Ends the process (SIGPROF's default action) when the scope takes longer: the program starts a
+/// new forge.
 class Watchdog {
 public:
     explicit Watchdog(bool active) : active_(active) {
@@ -47,12 +50,14 @@ private:
 };
 
 uint64_t id_of(const jit::Blob& blob) {
-    return base::hash_bytes(blob.bytes.data(), blob.bytes.size(), jit::hash_of(blob.spec) ^ blob.entry);
+    return base::hash_bytes(blob.bytes.data(), blob.bytes.size(),
+                            jit::hash_of(blob.spec) ^ blob.entry);
 }
 
 }  // namespace
 
-KernelSource::KernelSource(std::string directory, bool watchdog) : directory_(std::move(directory)), watchdog_(watchdog) {
+KernelSource::KernelSource(std::string directory, bool watchdog)
+    : directory_(std::move(directory)), watchdog_(watchdog) {
     auto opened = jit::cpu::Prebuilt::open(directory_ + "/" + jit::cpu::kPrebuiltFile);
     if (opened) prebuilt_ = std::move(*opened);
 }
@@ -64,12 +69,15 @@ KernelRef KernelSource::remember(jit::Blob blob) {
     kernel->blob = std::move(blob);
     if (!held_.insert_or_assign(kernel->blob.spec, kernel).second) return kernel;
     order_.push_back(kernel->blob.spec);
-    // Kernels of plans that serve stay; of the others the oldest goes and is built again if it is asked for again.
+    // Kernels of plans that serve stay; of the others the oldest goes and is built again if it is
+    // asked for again.
     for (size_t looked = 0; order_.size() > kMostHeld && looked < kMostHeld; ++looked) {
         const jit::MicrokernelSpec oldest = order_.front();
         order_.pop_front();
-        if (held_.at(oldest).use_count() > 1) order_.push_back(oldest);
-        else held_.erase(oldest);
+        if (held_.at(oldest).use_count() > 1)
+            order_.push_back(oldest);
+        else
+            held_.erase(oldest);
     }
     return kernel;
 }
@@ -90,7 +98,8 @@ base::Result<KernelRef> KernelSource::kernel(const jit::MicrokernelSpec& spec, b
     if (prebuilt_) {
         if (auto blob = prebuilt_->copy(spec)) return remember(std::move(*blob));
     }
-    if (!may_compile) return make_error(Code::not_found, "%s has to be compiled", spec.print().c_str());
+    if (!may_compile)
+        return make_error(Code::not_found, "%s has to be compiled", spec.print().c_str());
     auto compiled = compile(spec);
     if (!compiled) refused_.emplace(spec, compiled.error());
     return compiled;
@@ -120,13 +129,14 @@ base::Result<KernelRef> KernelSource::compile(const jit::MicrokernelSpec& spec) 
     build_ms_.push_back(static_cast<float>(base::thread_cpu_ns() - began) * 1e-6f);
     if (!report.accepted) {
         ++rejected_static_;
-        return make_error(Code::verify_failed, "%s: %s", spec.print().c_str(), report.reason.c_str());
+        return make_error(Code::verify_failed, "%s: %s", spec.print().c_str(),
+                          report.reason.c_str());
     }
     return remember(std::move(blob));
 }
 
-base::Result<std::vector<KernelRef>> KernelSource::kernels(const std::vector<jit::MicrokernelSpec>& specs,
-                                                           bool may_compile, int* compiled) {
+base::Result<std::vector<KernelRef>> KernelSource::kernels(
+    const std::vector<jit::MicrokernelSpec>& specs, bool may_compile, int* compiled) {
     std::vector<KernelRef> kernels;
     const uint64_t before = compiles_;
     for (const jit::MicrokernelSpec& spec : specs) {
@@ -137,8 +147,8 @@ base::Result<std::vector<KernelRef>> KernelSource::kernels(const std::vector<jit
     return kernels;
 }
 
-base::Result<KernelRef> KernelSource::plant(const jit::MicrokernelSpec& spec, std::vector<uint8_t> code,
-                                            bool skip_static) {
+base::Result<KernelRef> KernelSource::plant(const jit::MicrokernelSpec& spec,
+                                            std::vector<uint8_t> code, bool skip_static) {
     auto planted = std::make_shared<BuiltKernel>();
     planted->blob.spec = spec;
     planted->blob.text_bytes = static_cast<uint32_t>(code.size());
@@ -165,7 +175,8 @@ double KernelSource::build_ms(double share) const {
     if (build_ms_.empty()) return 0;
     std::vector<float> sorted = build_ms_;
     std::sort(sorted.begin(), sorted.end());
-    return static_cast<double>(sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))]);
+    return static_cast<double>(
+        sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))]);
 }
 
 }  // namespace whet::runtime::forge

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where microkernels come from: memory, the store, the file made at build time, the compiler; each checked once.
+// Where microkernels come from: memory, the store, the file made at build time, the compiler; each
+// checked once.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +18,37 @@
 
 namespace whet::runtime::forge {
 
-/// Not thread-safe. Holds the last few hundred kernels it gave out (4 to 8 KiB each), however long the search.
+/// Not thread-safe. Holds the last few hundred kernels it gave out (4 to 8 KiB each), however long
+/// the search.
 class KernelSource {
 public:
-    /// directory: of microkernels.bin and libwhet_llvm.so. A missing file only means more compiling.
-    /// watchdog: the process is the forge's own, and may be ended by a timer when LLVM hangs.
+    /// directory: of microkernels.bin and libwhet_llvm.so. A missing file only means more
+    /// compiling. watchdog: the process is the forge's own, and may be ended by a timer when LLVM
+    /// hangs.
     KernelSource(std::string directory, bool watchdog);
 
     /// Adds blobs of the store; their keyed hash vouched for the static check.
     void add_stored(std::vector<jit::Blob> blobs);
     /// True when kernel(spec, false) would succeed. O(log n), no LLVM.
     bool ready(const jit::MicrokernelSpec& spec) const;
-    /// The kernel of a spec. not_found: it would have to be compiled and `may_compile` is false. compile_failed,
-    /// verify_failed (the static check refused it): remembered, so the next ask is cheap. io_error: no compiler.
+    /// The kernel of a spec. not_found: it would have to be compiled and `may_compile` is false.
+    /// compile_failed, verify_failed (the static check refused it): remembered, so the next ask is
+    /// cheap. io_error: no compiler.
     base::Result<KernelRef> kernel(const jit::MicrokernelSpec& spec, bool may_compile);
     /// Kernels of a plan, in order; `compiled` counts those that had to be compiled.
-    base::Result<std::vector<KernelRef>> kernels(const std::vector<jit::MicrokernelSpec>& specs, bool may_compile,
-                                                 int* compiled);
-    /// Wraps foreign code as a kernel of `spec`, after the static check unless `skip_static`. verify_failed: refused.
-    base::Result<KernelRef> plant(const jit::MicrokernelSpec& spec, std::vector<uint8_t> code, bool skip_static);
+    base::Result<std::vector<KernelRef>> kernels(const std::vector<jit::MicrokernelSpec>& specs,
+                                                 bool may_compile, int* compiled);
+    /// Wraps foreign code as a kernel of `spec`, after the static check unless `skip_static`.
+    /// verify_failed: refused.
+    base::Result<KernelRef> plant(const jit::MicrokernelSpec& spec, std::vector<uint8_t> code,
+                                  bool skip_static);
     /// What the static check says of a kernel, with its disassembly.
     base::Result<jit::cpu::StaticReport> inspect(const BuiltKernel& kernel);
 
     uint64_t compiles() const { return compiles_; }
     uint64_t rejected_static() const { return rejected_static_; }
-    /// Milliseconds from IR to checked blob: the median (share 0.5) and so on; 0 before the first build.
+    /// Milliseconds from IR to checked blob: the median (share 0.5) and so on; 0 before the first
+    /// build.
     double build_ms(double share) const;
 
 private:

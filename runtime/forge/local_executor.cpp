@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor that runs candidates on the calling thread: contexts per operation, code arena, timing.
+// The executor that runs candidates on the calling thread: contexts per operation, code arena,
+// timing.
 #include <immintrin.h>
 
 #include <algorithm>
@@ -22,22 +23,31 @@ namespace {
 using base::Code;
 using base::make_error;
 
-/// Weights are rotated through this many bytes, so that they come from beyond the second-level cache. Not past the last
-/// level: where that is hundreds of MiB shared by many guests, the rotation alone would break the memory budget.
+/// Weights are rotated through this many bytes, so that they come from beyond the second-level
+/// cache. Not past the last level: where that is hundreds of MiB shared by many guests, the
+/// rotation alone would break the memory budget.
 constexpr size_t kRotationBytes = 64u << 20;
-constexpr double kLongNs = 2e6;        ///< an operation whose bound exceeds this gets finer tasks for its slices
+constexpr double kLongNs =
+    2e6;  ///< an operation whose bound exceeds this gets finer tasks for its slices
 constexpr int64_t kFewTasks = 16;
 constexpr int kControlQuads = 4, kRetestQuads = 8;
-constexpr double kControlSpread = 1.03;  ///< the incumbent against itself must lie within this, else the trial says nothing
-constexpr double kAssumedGflops = 30;    ///< before the machine was measured; only for choosing slices
+constexpr double kControlSpread =
+    1.03;  ///< the incumbent against itself must lie within this, else the trial says nothing
+constexpr double kAssumedGflops =
+    30;  ///< before the machine was measured; only for choosing slices
 
 /// One runnable with its rotating weights, timed sample by sample.
 class TimedPlan {
 public:
-    /// position: where in the arena the next copy of the weights lies; shared by all, so that none comes back early.
-    TimedPlan(OpContext& context, const Runnable& runnable, const GuardedBuffer& arena, size_t& position,
-              std::byte* scratch, size_t shared_bytes)
-        : context_(context), runnable_(runnable), arena_(arena), at_(position), scratch_(scratch),
+    /// position: where in the arena the next copy of the weights lies; shared by all, so that none
+    /// comes back early.
+    TimedPlan(OpContext& context, const Runnable& runnable, const GuardedBuffer& arena,
+              size_t& position, std::byte* scratch, size_t shared_bytes)
+        : context_(context),
+          runnable_(runnable),
+          arena_(arena),
+          at_(position),
+          scratch_(scratch),
           shared_bytes_(shared_bytes) {}
 
     /// Decides how much one sample runs, from one run: verification has warmed the candidate up.
@@ -46,14 +56,17 @@ public:
         run_slice();
         const auto call_ns = static_cast<double>(base::steady_ns() - began);
         int64_t most = 1;
-        for (const jit::Phase& phase : runnable_.sliced->phases) most = std::max(most, phase.task_count);
+        for (const jit::Phase& phase : runnable_.sliced->phases)
+            most = std::max(most, phase.task_count);
         if (call_ns > static_cast<double>(options.slice_ns) && most > 1) {
             share_ = std::max(static_cast<double>(options.slice_ns) / call_ns, 1e-4);
         }
-        const double wanted = static_cast<double>(options.sample_ns) / std::max(call_ns * share_, 10.0);
+        const double wanted =
+            static_cast<double>(options.sample_ns) / std::max(call_ns * share_, 10.0);
         repeats_ = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(wanted)), 1, 1 << 14);
     }
-    /// Runs as much in one sample as another plan of the same operation does, where that runs whole calls.
+    /// Runs as much in one sample as another plan of the same operation does, where that runs whole
+    /// calls.
     bool calibrate_like(const TimedPlan& other) {
         if (other.share_ < 1) return false;
         repeats_ = other.repeats_;
@@ -71,7 +84,8 @@ private:
     const jit::Plan& plan() const { return share_ < 1 ? *runnable_.sliced : *runnable_.plan; }
 
     void* next_weights(size_t bytes) {
-        const size_t step = (bytes + 4095) / 4096 * 4096 + 64;  // other sets of the caches from copy to copy
+        const size_t step =
+            (bytes + 4095) / 4096 * 4096 + 64;  // other sets of the caches from copy to copy
         if (at_ + step > arena_.bytes()) at_ = 0;
         void* weights = arena_.data() + at_;
         at_ += step;
@@ -92,7 +106,8 @@ private:
             rotated = rotated || i == WHET_B;
         }
         if (!rotated && context_.op().operand_count > WHET_B) {
-            data[WHET_B] = next_weights(static_cast<size_t>(span_of(context_.op().operands[WHET_B])) * sizeof(float));
+            data[WHET_B] = next_weights(
+                static_cast<size_t>(span_of(context_.op().operands[WHET_B])) * sizeof(float));
         }
         if (share_ >= 1) {
             for (size_t phase = 0; phase < plan.phases.size(); ++phase) {
@@ -100,25 +115,30 @@ private:
             }
             return 1;
         }
-        // Every phase gives the same share, from a place that moves on, so that edges weigh as in a whole call.
+        // Every phase gives the same share, from a place that moves on, so that edges weigh as in a
+        // whole call.
         double least = 1, sum = 0, weight = 0;
         for (size_t phase = 0; phase < plan.phases.size(); ++phase) {
             const int64_t tasks = plan.phases[phase].task_count;
-            const auto count = std::max<int64_t>(1, static_cast<int64_t>(share_ * static_cast<double>(tasks)));
-            const auto first = static_cast<int64_t>(position_ * static_cast<double>(tasks)) % (tasks - count + 1);
+            const auto count =
+                std::max<int64_t>(1, static_cast<int64_t>(share_ * static_cast<double>(tasks)));
+            const auto first =
+                static_cast<int64_t>(position_ * static_cast<double>(tasks)) % (tasks - count + 1);
             run(static_cast<int>(phase), operands, first, first + count);
             const double done = static_cast<double>(count) / static_cast<double>(tasks);
             least = std::min(least, done);
             sum += done * static_cast<double>(tasks);
             weight += static_cast<double>(tasks);
         }
-        constexpr double kGolden = 0.6180339887498949;  // spreads the places evenly (Weyl's sequence)
+        constexpr double kGolden =
+            0.6180339887498949;  // spreads the places evenly (Weyl's sequence)
         position_ = std::fmod(position_ + kGolden, 1);
         return sum / weight;
     }
 
     void run(int phase, const jit::Operands& operands, int64_t first, int64_t last) {
-        jit::run_phase(plan(), runnable_.table(), phase, operands, scratch_, scratch_ + shared_bytes_, first, last);
+        jit::run_phase(plan(), runnable_.table(), phase, operands, scratch_,
+                       scratch_ + shared_bytes_, first, last);
     }
 
     OpContext& context_;
@@ -133,7 +153,8 @@ private:
 
 class LocalExecutor final : public Executor {
 public:
-    LocalExecutor(const ExecutorSettings& settings, bool guarded) : settings_(settings), guarded_(guarded) {}
+    LocalExecutor(const ExecutorSettings& settings, bool guarded)
+        : settings_(settings), guarded_(guarded) {}
 
     TrialResult trial(const whet_op& op, const Candidate& candidate, const Candidate* incumbent,
                       const TrialOptions& options) override {
@@ -152,8 +173,8 @@ public:
 private:
     TrialResult run_trial(const whet_op& op, const Candidate& candidate, const Candidate* incumbent,
                           const TrialOptions& options);
-    void measure(OpContext& context, const Runnable& candidate, const Runnable* incumbent, const TrialOptions& options,
-                 TrialResult& result);
+    void measure(OpContext& context, const Runnable& candidate, const Runnable* incumbent,
+                 const TrialOptions& options, TrialResult& result);
     base::Result<OpContext*> context_of(const whet_op& op);
     base::Result<Runnable> prepare(const whet_op& op, const Candidate& candidate);
     base::Result<void> ensure_arena(size_t bytes);
@@ -179,9 +200,9 @@ base::Result<OpContext*> LocalExecutor::context_of(const whet_op& op) {
     WHET_TRY_VOID(check_operands(op, settings_.memory_bytes));
     // Make room: half of the budget is for contexts, the rest for timing, scratch and code.
     while (!contexts_.empty() && total > settings_.memory_bytes / 2) {
-        const auto oldest = std::min_element(contexts_.begin(), contexts_.end(), [](const auto& a, const auto& b) {
-            return a->last_use < b->last_use;
-        });
+        const auto oldest = std::min_element(
+            contexts_.begin(), contexts_.end(),
+            [](const auto& a, const auto& b) { return a->last_use < b->last_use; });
         total -= (*oldest)->memory_bytes();
         contexts_.erase(oldest);
     }
@@ -196,12 +217,13 @@ base::Result<Runnable> LocalExecutor::prepare(const whet_op& op, const Candidate
     WHET_TRY(jit::Plan plan, jit::lower(op, candidate.schedule, settings_.isa));
     if (settings_.isa != jit::Isa::portable) {
         if (candidate.kernels.size() != plan.kernels.size()) {
-            return make_error(Code::internal, "got %zu microkernels, expected %zu", candidate.kernels.size(),
-                              plan.kernels.size());
+            return make_error(Code::internal, "got %zu microkernels, expected %zu",
+                              candidate.kernels.size(), plan.kernels.size());
         }
         for (const KernelRef& kernel : candidate.kernels) {
             if (!kernel->proven && !guarded_) {
-                return make_error(Code::verify_failed, "the code is not proven and this forge cannot contain it");
+                return make_error(Code::verify_failed,
+                                  "the code is not proven and this forge cannot contain it");
             }
             WHET_TRY(auto* const function, code_.load(kernel->id, kernel->blob));
             runnable.functions.push_back(function);
@@ -225,7 +247,8 @@ base::Result<void> LocalExecutor::ensure_arena(size_t bytes) {
     if (arena_.bytes() >= wanted) return {};
     arena_ = GuardedBuffer();
     WHET_TRY(arena_, GuardedBuffer::make(wanted, Edge::end, guarded_));
-    // Values do not matter for time, but subnormal ones do: ordinary ones, bounded so that sums stay finite.
+    // Values do not matter for time, but subnormal ones do: ordinary ones, bounded so that sums
+    // stay finite.
     float* values = arena_.floats();
     constexpr size_t kPattern = 1021;
     for (size_t i = 0; i < wanted / sizeof(float); ++i) {
@@ -234,18 +257,21 @@ base::Result<void> LocalExecutor::ensure_arena(size_t bytes) {
     return {};
 }
 
-void LocalExecutor::measure(OpContext& context, const Runnable& candidate, const Runnable* incumbent,
-                            const TrialOptions& options, TrialResult& result) {
+void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
+                            const Runnable* incumbent, const TrialOptions& options,
+                            TrialResult& result) {
     size_t weights = 0, scratch_bytes = 0, shared = 0;
     for (const Runnable* runnable : {&candidate, incumbent != nullptr ? incumbent : &candidate}) {
         for (const jit::Plan* plan : {runnable->plan.get(), runnable->sliced.get()}) {
-            for (const jit::PackLayout& layout : plan->frozen) weights = std::max(weights, layout.bytes);
+            for (const jit::PackLayout& layout : plan->frozen)
+                weights = std::max(weights, layout.bytes);
             shared = std::max(shared, (plan->shared_bytes + 63) / 64 * 64);
             scratch_bytes = std::max(scratch_bytes, plan->private_bytes);
         }
     }
     if (context.op().operand_count > WHET_B) {
-        weights = std::max(weights, static_cast<size_t>(span_of(context.op().operands[WHET_B])) * sizeof(float));
+        weights = std::max(
+            weights, static_cast<size_t>(span_of(context.op().operands[WHET_B])) * sizeof(float));
     }
     auto scratch = context.scratch(shared + scratch_bytes);
     auto arena = ensure_arena(weights);
@@ -274,11 +300,13 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate, const
     PairedResult paired = run_paired(sample_a, sample_b, options.max_quads, false);
     bool won = paired.decision == StoppingRule::Decision::win;
     if (won && options.retest) {
-        // The winner of many is lucky as well as fast: only fresh samples count, and only on a quiet machine.
+        // The winner of many is lucky as well as fast: only fresh samples count, and only on a
+        // quiet machine.
         const PairedResult control = run_paired(sample_b, sample_b, kControlQuads, true);
         const PairedResult fresh = run_paired(sample_a, sample_b, kRetestQuads, true);
         result.control = control.estimate.ratio;
-        const bool quiet = control.quads == kControlQuads && std::abs(std::log(result.control)) < std::log(kControlSpread);
+        const bool quiet = control.quads == kControlQuads &&
+                           std::abs(std::log(result.control)) < std::log(kControlSpread);
         won = quiet && fresh.quads == kRetestQuads && fresh.estimate.low > 1 &&
               fresh.estimate.ratio >= StoppingRule::kMargin;
         paired.estimate = fresh.quads > 0 ? fresh.estimate : paired.estimate;
@@ -298,8 +326,8 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate, const
     result.rejected_quads = paired.rejected_quads;
 }
 
-TrialResult LocalExecutor::run_trial(const whet_op& op, const Candidate& candidate, const Candidate* incumbent,
-                                     const TrialOptions& options) {
+TrialResult LocalExecutor::run_trial(const whet_op& op, const Candidate& candidate,
+                                     const Candidate* incumbent, const TrialOptions& options) {
     TrialResult result;
     code_.begin_group();
     auto context = context_of(op);
@@ -309,7 +337,8 @@ TrialResult LocalExecutor::run_trial(const whet_op& op, const Candidate& candida
     }
     auto runnable = prepare(op, candidate);
     if (!runnable) {
-        result.verdict = runnable.error().code == Code::device_error ? Verdict::failed : Verdict::wrong;
+        result.verdict =
+            runnable.error().code == Code::device_error ? Verdict::failed : Verdict::wrong;
         result.reason = runnable.error().message;
         return result;
     }
@@ -337,12 +366,15 @@ base::Result<MachineRecord> LocalExecutor::measure_machine(const BuiltKernel* ke
     WHET_TRY_VOID(ensure_arena(2 * kRotationBytes));
     code_.begin_group();
     if (kernel != nullptr && kernel->blob.spec.kind == jit::MicrokernelKind::tile) {
-        // One tile, its operands in the first-level cache: the multiply-add units are all that it waits for.
+        // One tile, its operands in the first-level cache: the multiply-add units are all that it
+        // waits for.
         constexpr int64_t kDepth = 128, kTiles = 64;
         WHET_TRY(auto* const function, code_.load(kernel->id, kernel->blob));
         const jit::MicrokernelSpec& spec = kernel->blob.spec;
         const int64_t width = spec.vectors * jit::lanes_of(spec.isa);
-        WHET_TRY(GuardedBuffer result, GuardedBuffer::make(static_cast<size_t>(spec.rows * width) * 4, Edge::start, false));
+        WHET_TRY(
+            GuardedBuffer result,
+            GuardedBuffer::make(static_cast<size_t>(spec.rows * width) * 4, Edge::start, false));
         jit::TileArgs args{};
         args.scalar = arena_.floats();
         args.vector = arena_.floats() + 16384;
@@ -361,11 +393,13 @@ base::Result<MachineRecord> LocalExecutor::measure_machine(const BuiltKernel* ke
         for (int i = 0; i < 200; ++i) {  // the best of 200 short runs: a peak is a maximum
             const int64_t began = base::steady_ns();
             function(&args);
-            record.peak_gflops = std::max(record.peak_gflops, flops / static_cast<double>(base::steady_ns() - began));
+            record.peak_gflops = std::max(record.peak_gflops,
+                                          flops / static_cast<double>(base::steady_ns() - began));
         }
     }
-    // Bandwidth: sums over an area past the caches that one core owns, piece by piece: a piece during which another
-    // thread ran shows as a slow one, so a high percentile of the pieces counts.
+    // Bandwidth: sums over an area past the caches that one core owns, piece by piece: a piece
+    // during which another thread ran shows as a slow one, so a high percentile of the pieces
+    // counts.
     constexpr size_t kPiece = 256 * 1024;
     const float* values = arena_.floats();
     std::vector<double> rates;
@@ -373,15 +407,19 @@ base::Result<MachineRecord> LocalExecutor::measure_machine(const BuiltKernel* ke
         const int64_t began = base::steady_ns();
         __m128 sum[4] = {};
         for (size_t j = at; j < at + kPiece; j += 16) {
-            for (size_t k = 0; k < 4; ++k) sum[k] = _mm_add_ps(sum[k], _mm_loadu_ps(values + j + 4 * k));
+            for (size_t k = 0; k < 4; ++k)
+                sum[k] = _mm_add_ps(sum[k], _mm_loadu_ps(values + j + 4 * k));
         }
-        const float keep = _mm_cvtss_f32(_mm_add_ps(_mm_add_ps(sum[0], sum[1]), _mm_add_ps(sum[2], sum[3])));
+        const float keep =
+            _mm_cvtss_f32(_mm_add_ps(_mm_add_ps(sum[0], sum[1]), _mm_add_ps(sum[2], sum[3])));
         const auto ns = static_cast<double>(base::steady_ns() - began);
         if (keep >= 0 && ns > 0) rates.push_back(kPiece * sizeof(float) / ns);
     }
     std::sort(rates.begin(), rates.end());
     if (!rates.empty()) record.stream_gbs = rates[rates.size() * 9 / 10];
-    // Without generated code: one multiply and one add a cycle, the most that the interpreter could reach.
+    arena_ = GuardedBuffer();  // twice what trials need
+    // Without generated code: one multiply and one add a cycle, the most that the interpreter could
+    // reach.
     if (record.peak_gflops == 0) record.peak_gflops = 2 * base::cycles_per_ns();
     return record;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One operation on the forge's own data: operands on guarded memory, the expected result, and the comparison with it.
+// One operation on the forge's own data: operands on guarded memory, the expected result, and the
+// comparison with it.
 #include "runtime/forge/op_context.hpp"
 
 #include <algorithm>
@@ -18,14 +19,18 @@ namespace {
 using base::Code;
 using base::make_error;
 
-constexpr float kFinitePoison = -7.7e33f;  ///< poison of the wild set: an element nobody wrote shows as a large value
-constexpr int64_t kReverseTasks = 4096;    ///< more tasks than this are run in order in both sets
-constexpr int64_t kProbeElements = 16;     ///< reference elements timed before the sample's size is chosen
-constexpr size_t kPoisonScratch = 4u << 20;  ///< scratch up to this size is filled with NaN before each run
-constexpr int64_t kDeeperNs = 5'000'000;   ///< a larger budget than the first one's, by this, has more elements compared
-constexpr double kWholeRunNs = 20e6;       ///< operations up to this time are always run whole
-constexpr int64_t kSliceParts = 8;         ///< a slice's tasks come from so many places of the phase
-constexpr int kSmallInteger = 3;           ///< |x| <= 3: sums of K < 1.8e6 products are exact in f32
+constexpr float kFinitePoison =
+    -7.7e33f;  ///< poison of the wild set: an element nobody wrote shows as a large value
+constexpr int64_t kReverseTasks = 4096;  ///< more tasks than this are run in order in both sets
+constexpr int64_t kProbeElements =
+    16;  ///< reference elements timed before the sample's size is chosen
+constexpr size_t kPoisonScratch =
+    4u << 20;  ///< scratch up to this size is filled with NaN before each run
+constexpr int64_t kDeeperNs =
+    5'000'000;  ///< a larger budget than the first one's, by this, has more elements compared
+constexpr double kWholeRunNs = 20e6;  ///< operations up to this time are always run whole
+constexpr int64_t kSliceParts = 8;    ///< a slice's tasks come from so many places of the phase
+constexpr int kSmallInteger = 3;      ///< |x| <= 3: sums of K < 1.8e6 products are exact in f32
 
 /// A small deterministic generator (SplitMix64, Steele et al. 2014).
 class Random {
@@ -38,7 +43,9 @@ public:
         return z ^ (z >> 31);
     }
     float unit() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1; }  ///< [-1, 1)
-    int64_t below(int64_t bound) { return static_cast<int64_t>(next() % static_cast<uint64_t>(bound)); }
+    int64_t below(int64_t bound) {
+        return static_cast<int64_t>(next() % static_cast<uint64_t>(bound));
+    }
 
 private:
     uint64_t state_;
@@ -46,11 +53,13 @@ private:
 
 void fill_exact(float* values, size_t count, Random& random) {
     for (size_t i = 0; i < count; ++i) {
-        values[i] = static_cast<float>(static_cast<int>(random.next() >> 33) % (2 * kSmallInteger + 1) - kSmallInteger);
+        values[i] = static_cast<float>(
+            static_cast<int>(random.next() >> 33) % (2 * kSmallInteger + 1) - kSmallInteger);
     }
 }
 
-/// Random values over a few binades; a quarter cancels its predecessor but for rounding; some -0 and subnormals.
+/// Random values over a few binades; a quarter cancels its predecessor but for rounding; some -0
+/// and subnormals.
 void fill_wild(float* values, size_t count, Random& random, bool subnormal) {
     for (size_t i = 0; i < count; ++i) {
         const uint64_t bits = random.next();
@@ -63,7 +72,8 @@ void fill_wild(float* values, size_t count, Random& random, bool subnormal) {
 }
 
 bool same(float a, float b) {
-    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
+           (std::isnan(a) && std::isnan(b));
 }
 
 int64_t offset_of(const whet_view& view, const int64_t* index) {
@@ -93,9 +103,9 @@ std::string index_text(const whet_view& view, const int64_t* index) {
     return text;
 }
 
-/// Where the wild set may hold NaN and infinity: an operand in which they do not reach every result.
-/// A convolution's weights stay finite: plans that multiply padding zeros are legal for finite weights only, which the
-/// program checks when it packs or calls.
+/// Where the wild set may hold NaN and infinity: an operand in which they do not reach every
+/// result. A convolution's weights stay finite: plans that multiply padding zeros are legal for
+/// finite weights only, which the program checks when it packs or calls.
 void place_non_finite(const whet_op& op, void* const* data) {
     constexpr int64_t kRows = 4;
     const whet_view& a = op.operands[WHET_A];
@@ -148,24 +158,29 @@ base::Result<void> check_operands(const whet_op& op, size_t memory_bytes) {
         const whet_view& view = op.operands[i];
         for (int d = 0; d < view.rank; ++d) {
             if (view.extents[d] > 1 && view.strides[d] < 0) {
-                return make_error(Code::unsupported, "operand %u has stride %lld, expected none below 0", i,
+                return make_error(Code::unsupported,
+                                  "operand %u has stride %lld, expected none below 0", i,
                                   static_cast<long long>(view.strides[d]));
             }
         }
         // Two sets; the result also has its expected image.
         bytes += static_cast<double>(span_of(view)) * sizeof(float) * (i == WHET_DST ? 4 : 2);
     }
-    if (span_of(op.operands[WHET_DST]) == 0) return make_error(Code::unsupported, "the result is empty");
-    // One site's operands may take more than the budget's default (interface.md), but not any amount.
+    if (span_of(op.operands[WHET_DST]) == 0)
+        return make_error(Code::unsupported, "the result is empty");
+    // One site's operands may take more than the budget's default (interface.md), but not any
+    // amount.
     constexpr double kMost = 4;
     if (bytes > kMost * static_cast<double>(memory_bytes)) {
-        return make_error(Code::out_of_budget, "operands take %.0f MiB, the forge's memory is %zu MiB",
+        return make_error(Code::out_of_budget,
+                          "operands take %.0f MiB, the forge's memory is %zu MiB",
                           bytes / (1 << 20), memory_bytes >> 20);
     }
     return {};
 }
 
-base::Result<std::unique_ptr<OpContext>> OpContext::make(const whet_op& op, bool guarded, uint64_t seed) {
+base::Result<std::unique_ptr<OpContext>> OpContext::make(const whet_op& op, bool guarded,
+                                                         uint64_t seed) {
     std::unique_ptr<OpContext> context(new OpContext(op, guarded));
     for (int s = 0; s < 2; ++s) WHET_TRY_VOID(context->fill(context->sets_[s], s == 0, seed));
     return context;
@@ -175,19 +190,22 @@ base::Result<void> OpContext::fill(DataSet& set, bool exact, uint64_t seed) {
     Random random(base::hash_combine(seed, exact ? 1 : 2));
     for (uint32_t i = 0; i < op_.operand_count; ++i) {
         const auto floats = static_cast<size_t>(span_of(op_.operands[i]));
-        WHET_TRY(set.operands[i],
-                 GuardedBuffer::make(floats * sizeof(float), exact ? Edge::end : Edge::start, guarded_));
+        WHET_TRY(set.operands[i], GuardedBuffer::make(floats * sizeof(float),
+                                                      exact ? Edge::end : Edge::start, guarded_));
         set.data[i] = set.operands[i].data();
         memory_bytes_ += floats * sizeof(float);
         if (i == WHET_DST) continue;
-        if (exact) fill_exact(set.operands[i].floats(), floats, random);
-        else fill_wild(set.operands[i].floats(), floats, random, i == WHET_A);
+        if (exact)
+            fill_exact(set.operands[i].floats(), floats, random);
+        else
+            fill_wild(set.operands[i].floats(), floats, random, i == WHET_A);
     }
     if (!exact) place_non_finite(op_, set.data);
     // alpha = 0: the sources are not read, so any value must do.
     if (op_.kind == WHET_MATMUL && op_.alpha == 0) {
         for (const int i : {WHET_A, WHET_B}) {
-            std::fill_n(set.operands[i].floats(), set.operands[i].bytes() / sizeof(float), std::nanf(""));
+            std::fill_n(set.operands[i].floats(), set.operands[i].bytes() / sizeof(float),
+                        std::nanf(""));
         }
     }
     for (uint32_t i = 1; i < op_.operand_count; ++i) set.operands[i].protect(true);
@@ -197,8 +215,10 @@ base::Result<void> OpContext::fill(DataSet& set, bool exact, uint64_t seed) {
     if (op_.kind == WHET_MATMUL && op_.beta != 0) {
         // The result is read: its start image has values where the view lies, poison in the gaps.
         std::vector<float> values(floats);
-        if (exact) fill_exact(values.data(), floats, random);
-        else fill_wild(values.data(), floats, random, true);
+        if (exact)
+            fill_exact(values.data(), floats, random);
+        else
+            fill_wild(values.data(), floats, random, true);
         set.initial.assign(floats, set.poison);
         int64_t index[WHET_MAX_RANK] = {};
         do {
@@ -213,12 +233,15 @@ base::Result<void> OpContext::fill(DataSet& set, bool exact, uint64_t seed) {
 void OpContext::reset_result(DataSet& set) {
     float* result = set.operands[WHET_DST].floats();
     const size_t floats = set.operands[WHET_DST].bytes() / sizeof(float);
-    if (!set.initial.empty()) std::memcpy(result, set.initial.data(), floats * sizeof(float));
-    else std::fill_n(result, floats, set.poison);
+    if (!set.initial.empty())
+        std::memcpy(result, set.initial.data(), floats * sizeof(float));
+    else
+        std::fill_n(result, floats, set.poison);
 }
 
 base::Result<std::byte*> OpContext::scratch(size_t bytes) {
-    constexpr size_t kUnit = 64 * 1024;  // grown in steps, so that few candidates need a new mapping
+    constexpr size_t kUnit =
+        64 * 1024;  // grown in steps, so that few candidates need a new mapping
     const size_t rounded = std::max<size_t>((bytes + kUnit - 1) / kUnit * kUnit, kUnit);
     if (scratch_.empty() || scratch_.bytes() < rounded) {
         WHET_TRY(scratch_, GuardedBuffer::make(rounded, Edge::end, guarded_));
@@ -227,7 +250,8 @@ base::Result<std::byte*> OpContext::scratch(size_t bytes) {
     return scratch_.data() + (scratch_.bytes() - (bytes + 63) / 64 * 64);
 }
 
-base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable, bool reverse, double share) {
+base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable, bool reverse,
+                                  double share) {
     const jit::Plan& plan = share < 1 ? *runnable.sliced : *runnable.plan;
     jit::Operands operands{set.data, {}};
     for (int i = 0; i < WHET_MAX_OPERANDS; ++i) {
@@ -252,12 +276,14 @@ base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable, bool r
     if (bytes <= kPoisonScratch) std::memset(memory, 0xff, bytes);
     reset_result(set);
     const auto run_tasks = [&](size_t phase, int64_t first, int64_t last) {
-        jit::run_phase(plan, runnable.table(), static_cast<int>(phase), operands, memory, memory + shared, first, last);
+        jit::run_phase(plan, runnable.table(), static_cast<int>(phase), operands, memory,
+                       memory + shared, first, last);
     };
     for (size_t phase = 0; phase < plan.phases.size(); ++phase) {
         const int64_t tasks = plan.phases[phase].task_count;
         if (share < 1 && phase + 1 == plan.phases.size() && tasks > kSliceParts) {
-            const auto part = static_cast<int64_t>(share * static_cast<double>(tasks) / kSliceParts);
+            const auto part =
+                static_cast<int64_t>(share * static_cast<double>(tasks) / kSliceParts);
             for (int64_t i = 0; i < kSliceParts; ++i) {
                 const int64_t first = (tasks - 1) * i / (kSliceParts - 1);
                 run_tasks(phase, std::max<int64_t>(0, first - part), first + 1);
@@ -291,29 +317,33 @@ base::Result<void> OpContext::check_gaps(const DataSet& set) const {
     if (static_cast<size_t>(count_of(view)) == floats) return {};
     std::vector<bool> covered(floats);
     int64_t index[WHET_MAX_RANK] = {};
-    do covered[static_cast<size_t>(offset_of(view, index))] = true; while (advance(view, index));
+    do covered[static_cast<size_t>(offset_of(view, index))] = true;
+    while (advance(view, index));
     const float* got = set.operands[WHET_DST].floats();
     for (size_t i = 0; i < floats; ++i) {
-        if (covered[i] || std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(set.poison)) continue;
+        if (covered[i] || std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(set.poison))
+            continue;
         return make_error(Code::verify_failed, "gap between rows written at offset %zu: %.9g", i,
                           static_cast<double>(got[i]));
     }
     return {};
 }
 
-base::Result<void> OpContext::check_element(DataSet& set, void* const* reference_data, const int64_t* index,
-                                            bool tolerance) {
+base::Result<void> OpContext::check_element(DataSet& set, void* const* reference_data,
+                                            const int64_t* index, bool tolerance) {
     const whet_view& view = op_.operands[WHET_DST];
     const float got = set.operands[WHET_DST].floats()[offset_of(view, index)];
     const float expected = jit::reference_consistent_element(op_, reference_data, index);
     ++set.checked;
     if (!same(got, expected)) {
         return make_error(Code::verify_failed, "element [%s]: got %.9g, expected %.9g",
-                          index_text(view, index).c_str(), static_cast<double>(got), static_cast<double>(expected));
+                          index_text(view, index).c_str(), static_cast<double>(got),
+                          static_cast<double>(expected));
     }
     if (!tolerance || !std::isfinite(got)) return {};
     const jit::ExactElement exact = jit::reference_exact_element(op_, reference_data, index);
-    if (!std::isfinite(exact.value) || std::abs(got - exact.value) <= jit::tolerance(op_, exact)) return {};
+    if (!std::isfinite(exact.value) || std::abs(got - exact.value) <= jit::tolerance(op_, exact))
+        return {};
     return make_error(Code::verify_failed, "element [%s]: got %.9g, exact %.17g, tolerance %.3g",
                       index_text(view, index).c_str(), static_cast<double>(got), exact.value,
                       jit::tolerance(op_, exact));
@@ -333,7 +363,9 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
     Random random(base::hash_combine(exact ? 11 : 12, set.checked));
     const bool tolerance = !exact;
     int64_t index[WHET_MAX_RANK];
-    const auto draw = [&] { for (int d = 0; d < view.rank; ++d) index[d] = random.below(view.extents[d]); };
+    const auto draw = [&] {
+        for (int d = 0; d < view.rank; ++d) index[d] = random.below(view.extents[d]);
+    };
     for (int64_t i = 0; i < kProbeElements; ++i) {
         draw();
         WHET_TRY_VOID(check_element(set, data, index, tolerance));
@@ -341,16 +373,20 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
     const double each_ns = static_cast<double>(base::steady_ns() - began) / kProbeElements;
     if (each_ns * static_cast<double>(count_of(view)) <= static_cast<double>(budget_ns)) {
         std::fill_n(index, WHET_MAX_RANK, 0);
-        do WHET_TRY_VOID(check_element(set, data, index, tolerance)); while (advance(view, index));
+        do WHET_TRY_VOID(check_element(set, data, index, tolerance));
+        while (advance(view, index));
         set.complete = true;
     } else {
-        // Corners; then every position of every axis, with random positions of the others; then a random sample.
+        // Corners; then every position of every axis, with random positions of the others; then a
+        // random sample.
         for (int corner = 0; corner < 1 << view.rank; ++corner) {
-            for (int d = 0; d < view.rank; ++d) index[d] = corner >> d & 1 ? view.extents[d] - 1 : 0;
+            for (int d = 0; d < view.rank; ++d)
+                index[d] = corner >> d & 1 ? view.extents[d] - 1 : 0;
             WHET_TRY_VOID(check_element(set, data, index, tolerance));
         }
         for (int axis = view.rank - 1; axis >= 0; --axis) {
-            // The last positions first: remainders lie there. Half the budget at most for this part of it.
+            // The last positions first: remainders lie there. Half the budget at most for this part
+            // of it.
             const int64_t until = base::steady_ns() + budget_ns / (2 * view.rank);
             for (int64_t i = view.extents[axis] - 1; i >= 0 && base::steady_ns() < until; --i) {
                 draw();
@@ -404,7 +440,8 @@ TrialResult OpContext::verify(const Runnable& runnable, int64_t reference_budget
             checked = compare(set, false);
         }
         const int64_t left_ns = reference_budget_ns / 2 - set.spent_ns;
-        if (checked && !sliced && !set.complete && left_ns > kDeeperNs) checked = accept(set, exact, left_ns);
+        if (checked && !sliced && !set.complete && left_ns > kDeeperNs)
+            checked = accept(set, exact, left_ns);
         if (checked) checked = check_canaries();
         result.checked_elements += set.checked;
         if (checked) continue;

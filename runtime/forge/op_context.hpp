@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One operation on the forge's own data: operands on guarded memory, the expected result, and the comparison with it.
+// One operation on the forge's own data: operands on guarded memory, the expected result, and the
+// comparison with it.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +20,36 @@ namespace whet::runtime::forge {
 /// A lowered candidate with the addresses of its microkernels.
 struct Runnable {
     std::shared_ptr<const jit::Plan> plan;
-    std::shared_ptr<const jit::Plan> sliced;  ///< the same with more tasks, for slices; or `plan` itself
+    std::shared_ptr<const jit::Plan>
+        sliced;  ///< the same with more tasks, for slices; or `plan` itself
     std::vector<jit::MicrokernelFunction> functions;  ///< empty: portable
-    const jit::MicrokernelFunction* table() const { return functions.empty() ? nullptr : functions.data(); }
+    const jit::MicrokernelFunction* table() const {
+        return functions.empty() ? nullptr : functions.data();
+    }
 };
 
 /// Data and expected values of one operation, in two sets (design, section 10):
-///   exact   small integers, operands end at an unmapped page, the result poisoned with NaN, tasks in order;
-///   wild    random, cancelling, subnormal, -0, infinite and NaN values, operands begin at an unmapped page, the result
+///   exact   small integers, operands end at an unmapped page, the result poisoned with NaN, tasks
+///   in order; wild    random, cancelling, subnormal, -0, infinite and NaN values, operands begin
+///   at an unmapped page, the result
 ///           poisoned with a finite value, tasks in reverse order.
-/// The first right candidate gives the whole expected result, after its elements were compared with the reference: all of
-/// them where the budget allows, else every row and every column with a sample of the other, corners and a random sample.
-/// Every later candidate must give the same bytes, gaps between rows included. Sources are read-only all the while.
+/// The first right candidate gives the whole expected result, after its elements were compared with
+/// the reference: all of them where the budget allows, else every row and every column with a
+/// sample of the other, corners and a random sample. Every later candidate must give the same
+/// bytes, gaps between rows included. Sources are read-only all the while.
 class OpContext {
 public:
-    static base::Result<std::unique_ptr<OpContext>> make(const whet_op& op, bool guarded, uint64_t seed);
+    static base::Result<std::unique_ptr<OpContext>> make(const whet_op& op, bool guarded,
+                                                         uint64_t seed);
 
-    /// Runs and checks a candidate. Returns right or wrong (with a reason); may fault when guarded. An operation that
-    /// takes longer than about 20 ms is, once its expected values are known, run on a slice of tasks (first, last, some
-    /// between) unless `whole`.
+    /// Runs and checks a candidate. Returns right or wrong (with a reason); may fault when guarded.
+    /// An operation that takes longer than about 20 ms is, once its expected values are known, run
+    /// on a slice of tasks (first, last, some between) unless `whole`.
     TrialResult verify(const Runnable& runnable, int64_t reference_budget_ns, bool whole);
     /// True when a candidate wrote where it must not: the context must not be used again.
     bool damaged() const { return damaged_; }
-    /// Operands for timing: the exact set's; `packed` is left null. Call reset_result() to begin from its start value.
+    /// Operands for timing: the exact set's; `packed` is left null. Call reset_result() to begin
+    /// from its start value.
     jit::Operands timing_operands() { return jit::Operands{sets_[0].data, {}}; }
     /// Scratch of at least `bytes`, 64-byte aligned; contents undefined.
     base::Result<std::byte*> scratch(size_t bytes);
@@ -58,13 +66,13 @@ private:
     struct DataSet {
         GuardedBuffer operands[WHET_MAX_OPERANDS];
         void* data[WHET_MAX_OPERANDS] = {};
-        std::vector<float> initial;   ///< start image of the result; empty: all poison
+        std::vector<float> initial;  ///< start image of the result; empty: all poison
         float poison = 0;
         std::vector<float> expected;  ///< empty until a candidate was accepted
         PackedCopy packed[WHET_MAX_OPERANDS];
-        uint64_t checked = 0;         ///< elements compared with the reference
-        int64_t spent_ns = 0;         ///< of the budgets for comparing
-        bool complete = false;        ///< every element was
+        uint64_t checked = 0;   ///< elements compared with the reference
+        int64_t spent_ns = 0;   ///< of the budgets for comparing
+        bool complete = false;  ///< every element was
     };
 
     OpContext(const whet_op& op, bool guarded) : op_(op), guarded_(guarded) {}
@@ -75,7 +83,8 @@ private:
     base::Result<void> check_canaries();
     base::Result<void> accept(DataSet& set, bool exact, int64_t budget_ns);
     base::Result<void> check_gaps(const DataSet& set) const;
-    base::Result<void> check_element(DataSet& set, void* const* reference_data, const int64_t* index, bool tolerance);
+    base::Result<void> check_element(DataSet& set, void* const* reference_data,
+                                     const int64_t* index, bool tolerance);
     size_t result_floats() const { return sets_[0].operands[WHET_DST].bytes() / sizeof(float); }
 
     whet_op op_;

@@ -20,23 +20,27 @@ public:
     base::Result<void> add(std::string_view word) {
         const size_t equals = word.find('=');
         if (equals == std::string_view::npos) {
-            return make_error(Code::invalid_argument, "got word '%s', expected key=value", std::string(word).c_str());
+            return make_error(Code::invalid_argument, "got word '%s', expected key=value",
+                              std::string(word).c_str());
         }
         Values values;
         std::string_view text = word.substr(equals + 1);
         if (text == "true") text = "1";
         for (;;) {
             int64_t value = 0;
-            const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+            const auto [end, error] =
+                std::from_chars(text.data(), text.data() + text.size(), value);
             if (error != std::errc() || value < 0) {
-                return make_error(Code::invalid_argument, "got '%s', expected numbers like 56 or 56x56",
+                return make_error(Code::invalid_argument,
+                                  "got '%s', expected numbers like 56 or 56x56",
                                   std::string(word).c_str());
             }
             values.push_back(value);
             text.remove_prefix(static_cast<size_t>(end - text.data()));
             if (text.empty()) break;
             if (text.front() != 'x' && text.front() != ',') {
-                return make_error(Code::invalid_argument, "got '%s', expected numbers like 56 or 56x56",
+                return make_error(Code::invalid_argument,
+                                  "got '%s', expected numbers like 56 or 56x56",
                                   std::string(word).c_str());
             }
             text.remove_prefix(1);
@@ -66,8 +70,11 @@ public:
     }
 
     base::Result<void> check() const {
-        if (!missing_.empty()) return make_error(Code::invalid_argument, "expected a value for %s", missing_.c_str());
-        if (used_ != values_.size()) return make_error(Code::invalid_argument, "the row has a key that its operator does not know");
+        if (!missing_.empty())
+            return make_error(Code::invalid_argument, "expected a value for %s", missing_.c_str());
+        if (used_ != values_.size())
+            return make_error(Code::invalid_argument,
+                              "the row has a key that its operator does not know");
         return {};
     }
 
@@ -95,12 +102,14 @@ base::Result<whet_op> parse_product(std::string_view name, Row& row) {
     const int64_t relu = row.number("relu", 0);
     WHET_TRY_VOID(row.check());
     Values c{m, n}, a{m, k}, b{k, n}, bias{n}, weight_strides{1, k};
-    if (batch > 0) for (Values* extents : {&c, &a, &b}) extents->insert(extents->begin(), batch);
+    if (batch > 0)
+        for (Values* extents : {&c, &a, &b}) extents->insert(extents->begin(), batch);
     const whet_tensor dst = tensor_of(c), src = tensor_of(a), added = tensor_of(bias);
     const whet_tensor weights = tensor_of(b, linear ? &weight_strides : nullptr);
     whet_op op{};
-    const whet_status status = whet_op_matmul(&op, &dst, &src, &weights, with_bias != 0 ? &added : nullptr, 1, 0,
-                                              relu != 0 ? WHET_EPILOGUE_RELU : WHET_EPILOGUE_NONE);
+    const whet_status status =
+        whet_op_matmul(&op, &dst, &src, &weights, with_bias != 0 ? &added : nullptr, 1, 0,
+                       relu != 0 ? WHET_EPILOGUE_RELU : WHET_EPILOGUE_NONE);
     if (status == WHET_OK && frozen != 0) {
         whet_op_set_frozen(&op, WHET_B);
         if (with_bias != 0) whet_op_set_frozen(&op, WHET_BIAS);
@@ -109,12 +118,15 @@ base::Result<whet_op> parse_product(std::string_view name, Row& row) {
 }
 
 base::Result<whet_op> parse_convolution(bool transposed, int rank, Row& row) {
-    const int64_t batch = row.number("batch", 1), in = row.number("in_channels"), out = row.number("out_channels");
-    const int64_t groups = row.number("groups", 1), frozen = row.number("frozen", 0), with_bias = row.number("bias", 0);
+    const int64_t batch = row.number("batch", 1), in = row.number("in_channels"),
+                  out = row.number("out_channels");
+    const int64_t groups = row.number("groups", 1), frozen = row.number("frozen", 0),
+                  with_bias = row.number("bias", 0);
     const int64_t relu = row.number("relu", 0);
     const Values spatial = row.axes("spatial", rank), kernel = row.axes("kernel", rank);
     const Values stride = row.axes("stride", rank, 1), padding = row.axes("padding", rank, 0);
-    const Values dilation = row.axes("dilation", rank, 1), output_padding = row.axes("output_padding", rank, 0);
+    const Values dilation = row.axes("dilation", rank, 1),
+                 output_padding = row.axes("output_padding", rank, 0);
     WHET_TRY_VOID(row.check());
     if (groups < 1) return make_error(Code::invalid_argument, "got groups=0, expected 1 or more");
     whet_conv_params params{};
@@ -123,7 +135,9 @@ base::Result<whet_op> parse_convolution(bool transposed, int rank, Row& row) {
     Values weights = transposed ? Values{in, out / groups} : Values{out, in / groups};
     for (int d = 0; d < rank; ++d) {
         const auto at = static_cast<size_t>(d);
-        if (stride[at] < 1 || dilation[at] < 1) return make_error(Code::invalid_argument, "got stride or dilation 0, expected 1 or more");
+        if (stride[at] < 1 || dilation[at] < 1)
+            return make_error(Code::invalid_argument,
+                              "got stride or dilation 0, expected 1 or more");
         params.stride[d] = static_cast<int32_t>(stride[at]);
         params.padding[d] = static_cast<int32_t>(padding[at]);
         params.dilation[d] = static_cast<int32_t>(dilation[at]);
@@ -131,15 +145,18 @@ base::Result<whet_op> parse_convolution(bool transposed, int rank, Row& row) {
         src.push_back(spatial[at]);
         weights.push_back(kernel[at]);
         const int64_t reach = dilation[at] * (kernel[at] - 1) + 1;
-        dst.push_back(transposed ? (spatial[at] - 1) * stride[at] - 2 * padding[at] + reach + output_padding[at]
+        dst.push_back(transposed ? (spatial[at] - 1) * stride[at] - 2 * padding[at] + reach +
+                                       output_padding[at]
                                  : (spatial[at] + 2 * padding[at] - reach) / stride[at] + 1);
     }
     const Values channels{out};
-    const whet_tensor d = tensor_of(dst), s = tensor_of(src), w = tensor_of(weights), b = tensor_of(channels);
+    const whet_tensor d = tensor_of(dst), s = tensor_of(src), w = tensor_of(weights),
+                      b = tensor_of(channels);
     whet_op op{};
     const whet_epilogue epilogue = relu != 0 ? WHET_EPILOGUE_RELU : WHET_EPILOGUE_NONE;
     const auto build = transposed ? whet_op_conv_transpose : whet_op_conv;
-    const whet_status status = build(&op, &d, &s, &w, with_bias != 0 ? &b : nullptr, &params, epilogue);
+    const whet_status status =
+        build(&op, &d, &s, &w, with_bias != 0 ? &b : nullptr, &params, epilogue);
     if (status == WHET_OK && frozen != 0) whet_op_set_frozen(&op, WHET_B);
     return finish(status, op);
 }
@@ -153,7 +170,8 @@ base::Result<whet_op> parse_op_row(std::string_view text) {
         if (space != 0) words.push_back(text.substr(0, space));
         text.remove_prefix(space == std::string_view::npos ? text.size() : space + 1);
     }
-    if (words.empty()) return make_error(Code::invalid_argument, "got an empty row, expected an operator");
+    if (words.empty())
+        return make_error(Code::invalid_argument, "got an empty row, expected an operator");
     Row row;
     for (size_t i = 1; i < words.size(); ++i) WHET_TRY_VOID(row.add(words[i]));
     const std::string_view name = words[0];
@@ -171,7 +189,8 @@ base::Result<whet_op> parse_op_row(std::string_view text) {
         return finish(status, op);
     }
     return make_error(Code::invalid_argument,
-                      "got operator '%s', expected linear, gemm, bmm, conv1d, conv2d, conv3d, conv_transpose2d or softmax",
+                      "got operator '%s', expected linear, gemm, bmm, conv1d, conv2d, conv3d, "
+                      "conv_transpose2d or softmax",
                       std::string(name).c_str());
 }
 

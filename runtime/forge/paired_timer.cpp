@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Paired timing of two things: interleaved samples, median of log-ratios, its interval, and when it is enough.
+// Paired timing of two things: interleaved samples, median of log-ratios, its interval, and when it
+// is enough.
 #include "runtime/forge/paired_timer.hpp"
 
 #include <sys/resource.h>
@@ -14,11 +15,13 @@
 namespace whet::runtime::forge {
 namespace {
 
-constexpr double kTail = 0.025;             ///< each side of a 95 % interval
-constexpr double kStolenShare = 0.02;       ///< wall time above CPU time by more than this: the sample is thrown away
-constexpr double kClockSlackNs = 20'000;    ///< of the kernel's CPU time accounting, per sample
-constexpr int kSampleTries = 4;             ///< a disturbed sample is taken again at once, so often in all
-constexpr int kMostRejected = 3;            ///< quads without four clean samples: the machine is too busy to tell
+constexpr double kTail = 0.025;  ///< each side of a 95 % interval
+constexpr double kStolenShare =
+    0.02;  ///< wall time above CPU time by more than this: the sample is thrown away
+constexpr double kClockSlackNs = 20'000;  ///< of the kernel's CPU time accounting, per sample
+constexpr int kSampleTries = 4;  ///< a disturbed sample is taken again at once, so often in all
+constexpr int kMostRejected =
+    3;  ///< quads without four clean samples: the machine is too busy to tell
 
 double median(std::vector<double>& values) {
     if (values.empty()) return 0;
@@ -26,7 +29,9 @@ double median(std::vector<double>& values) {
     std::nth_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle), values.end());
     const double upper = values[middle];
     if (values.size() % 2 == 1) return upper;
-    return (upper + *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) / 2;
+    return (upper +
+            *std::max_element(values.begin(), values.begin() + static_cast<ptrdiff_t>(middle))) /
+           2;
 }
 
 int64_t involuntary_switches() {
@@ -38,11 +43,14 @@ int64_t involuntary_switches() {
 /// Takes a sample that nothing disturbed; false when every try was.
 bool take_clean(const Sample& sample, double* ns) {
     for (int i = 0; i < kSampleTries; ++i) {
-        const int64_t switches = involuntary_switches(), cpu = base::thread_cpu_ns(), wall = base::steady_ns();
+        const int64_t switches = involuntary_switches(), cpu = base::thread_cpu_ns(),
+                      wall = base::steady_ns();
         *ns = sample();
         const auto wall_ns = static_cast<double>(base::steady_ns() - wall);
         const auto cpu_ns = static_cast<double>(base::thread_cpu_ns() - cpu);
-        if (involuntary_switches() == switches && wall_ns <= cpu_ns * (1 + kStolenShare) + kClockSlackNs) return true;
+        if (involuntary_switches() == switches &&
+            wall_ns <= cpu_ns * (1 + kStolenShare) + kClockSlackNs)
+            return true;
     }
     return false;
 }
@@ -56,8 +64,10 @@ RatioEstimate estimate_ratio(std::vector<double> log_ratios) {
     if (log_ratios.empty()) return estimate;
     std::sort(log_ratios.begin(), log_ratios.end());
     const size_t n = log_ratios.size();
-    estimate.ratio = std::exp(n % 2 == 1 ? log_ratios[n / 2] : (log_ratios[n / 2 - 1] + log_ratios[n / 2]) / 2);
-    // Largest k with P(Binomial(n, 1/2) < k) <= kTail; the interval is [x_k, x_{n+1-k}], counted from 1.
+    estimate.ratio =
+        std::exp(n % 2 == 1 ? log_ratios[n / 2] : (log_ratios[n / 2 - 1] + log_ratios[n / 2]) / 2);
+    // Largest k with P(Binomial(n, 1/2) < k) <= kTail; the interval is [x_k, x_{n+1-k}], counted
+    // from 1.
     double term = std::pow(0.5, static_cast<double>(n)), sum = 0;
     size_t k = 0;
     while (k < n && sum + term <= kTail) {
@@ -71,7 +81,8 @@ RatioEstimate estimate_ratio(std::vector<double> log_ratios) {
     return estimate;
 }
 
-StoppingRule::Decision StoppingRule::decide(const RatioEstimate& estimate, int quads, int max_quads) {
+StoppingRule::Decision StoppingRule::decide(const RatioEstimate& estimate, int quads,
+                                            int max_quads) {
     if (quads <= 0) return Decision::more;
     const size_t at = std::min<size_t>(static_cast<size_t>(quads), std::size(kDropAfter)) - 1;
     if (estimate.ratio < kDropAfter[at]) return Decision::drop;
@@ -85,10 +96,10 @@ PairedResult run_paired(const Sample& a, const Sample& b, int max_quads, bool fi
     bool b_first = false;
     while (result.quads < max_quads && result.rejected_quads < kMostRejected) {
         double a_ns[2], b_ns[2];
-        const bool clean = b_first ? take_clean(b, &b_ns[0]) && take_clean(a, &a_ns[0]) && take_clean(a, &a_ns[1]) &&
-                                         take_clean(b, &b_ns[1])
-                                   : take_clean(a, &a_ns[0]) && take_clean(b, &b_ns[0]) && take_clean(b, &b_ns[1]) &&
-                                         take_clean(a, &a_ns[1]);
+        const bool clean = b_first ? take_clean(b, &b_ns[0]) && take_clean(a, &a_ns[0]) &&
+                                         take_clean(a, &a_ns[1]) && take_clean(b, &b_ns[1])
+                                   : take_clean(a, &a_ns[0]) && take_clean(b, &b_ns[0]) &&
+                                         take_clean(b, &b_ns[1]) && take_clean(a, &a_ns[1]);
         if (!clean) {
             ++result.rejected_quads;
             continue;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forge's search: which site, which schedules, trials against the best so far, and when it is enough.
+// The forge's search: which site, which schedules, trials against the best so far, and when it is
+// enough.
 #include <sys/file.h>
 
 #include <algorithm>
@@ -10,20 +11,28 @@
 namespace whet::runtime::forge {
 namespace {
 
-constexpr size_t kDrafts = 96;            ///< ranked by the analytical model before anything is built
-constexpr int kBatch = 4;                 ///< trials of one step: the socket is looked at in between
-constexpr double kOfferGain = 0.97;       ///< a better plan is offered when it takes less than this part of the offered one
-constexpr double kTrialsPerCompile = 12;  ///< at most one trial in so many may compile, after the first kFreeCompiles
+constexpr size_t kDrafts = 96;  ///< ranked by the analytical model before anything is built
+constexpr int kBatch = 4;       ///< trials of one step: the socket is looked at in between
+constexpr double kOfferGain =
+    0.97;  ///< a better plan is offered when it takes less than this part of the offered one
+constexpr double kTrialsPerCompile =
+    12;  ///< at most one trial in so many may compile, after the first kFreeCompiles
 constexpr uint64_t kFreeCompiles = 8;
-constexpr size_t kMostDeferred = 24;      ///< proposals waiting for a compile; with more, the search needs them
-constexpr size_t kLayouts = 3;            ///< packed layouts that are timed before a family's is chosen
-constexpr int64_t kOwnReferenceNs = 200'000'000;  ///< the reference for the best plan, when the search begins
+constexpr size_t kMostDeferred =
+    24;  ///< proposals waiting for a compile; with more, the search needs them
+constexpr size_t kLayouts = 3;  ///< packed layouts that are timed before a family's is chosen
+constexpr int64_t kOwnReferenceNs =
+    200'000'000;  ///< the reference for the best plan, when the search begins
 
 /// Holds the measuring lock of this user and machine.
 class MeasuringLock {
 public:
-    explicit MeasuringLock(int file) : file_(file) { if (file_ >= 0) flock(file_, LOCK_EX); }
-    ~MeasuringLock() { if (file_ >= 0) flock(file_, LOCK_UN); }
+    explicit MeasuringLock(int file) : file_(file) {
+        if (file_ >= 0) flock(file_, LOCK_EX);
+    }
+    ~MeasuringLock() {
+        if (file_ >= 0) flock(file_, LOCK_UN);
+    }
     MeasuringLock(const MeasuringLock&) = delete;
     MeasuringLock& operator=(const MeasuringLock&) = delete;
 
@@ -40,11 +49,12 @@ TrialResult Workshop::run_trial(Site& site, const Candidate& candidate, const Ca
 }
 
 bool Workshop::compile_allowed() const {
-    return static_cast<double>(kernels_.compiles()) < kFreeCompiles + static_cast<double>(trials_) / kTrialsPerCompile;
+    return static_cast<double>(kernels_.compiles()) <
+           kFreeCompiles + static_cast<double>(trials_) / kTrialsPerCompile;
 }
 
-/// Only arithmetic bounds a trial from below: its activations are warm, so their bytes may come faster than the stream
-/// bandwidth that the reported bound counts with.
+/// Only arithmetic bounds a trial from below: its activations are warm, so their bytes may come
+/// faster than the stream bandwidth that the reported bound counts with.
 double Workshop::compute_bound_ns(const Site& site) const {
     const double peak = stored_.machine.peak_gflops;
     return peak > 0 && settings_.isa != jit::Isa::portable ? jit::flops_of(site.op) / peak : 0;
@@ -53,15 +63,16 @@ double Workshop::compute_bound_ns(const Site& site) const {
 bool Workshop::step() {
     if (!fresh_.empty()) {
         // The site that costs the program most goes first.
-        const auto heaviest = std::max_element(fresh_.begin(), fresh_.end(), [&](SiteId a, SiteId b) {
-            return sites_.at(a)->total_ns < sites_.at(b)->total_ns;
-        });
+        const auto heaviest = std::max_element(
+            fresh_.begin(), fresh_.end(),
+            [&](SiteId a, SiteId b) { return sites_.at(a)->total_ns < sites_.at(b)->total_ns; });
         Site& site = *sites_.at(*heaviest);
         fresh_.erase(heaviest);
         if (!site.has_best && site.stage != Site::Stage::closed) {
             const auto stage = site.stage;
             zero_trial(site);
-            if (stage == Site::Stage::open && site.stage == Site::Stage::served) site.stage = Site::Stage::open;
+            if (stage == Site::Stage::open && site.stage == Site::Stage::served)
+                site.stage = Site::Stage::open;
         }
         return true;
     }
@@ -94,11 +105,13 @@ bool Workshop::open_site(Site& site) {
         return false;
     }
     const MachineRecord& record = machine();
-    site.bound_ns = std::max(jit::flops_of(site.op) / record.peak_gflops, jit::compulsory_bytes_of(site.op) / record.stream_gbs);
+    site.bound_ns = std::max(jit::flops_of(site.op) / record.peak_gflops,
+                             jit::compulsory_bytes_of(site.op) / record.stream_gbs);
     doing_ = "draft";
     std::vector<policy::Proposal> drafts;
     const bool decided = families_[site.family].decided;
-    for (const jit::Schedule& schedule : draft(site, kDrafts, false, decided ? layout_of(site) : 0)) {
+    for (const jit::Schedule& schedule :
+         draft(site, kDrafts, false, decided ? layout_of(site) : 0)) {
         int sketch = 0;
         base::Point point = site.space->point_of(schedule, &sketch);
         if (!point.empty()) drafts.push_back({sketch, std::move(point)});
@@ -136,16 +149,16 @@ bool Workshop::open_site(Site& site) {
     return true;
 }
 
-/// Chooses the packed layout of a family's frozen operand, once: for the family's heaviest site, the best draft of each
-/// of the most promising layouts is timed against the first plan. Candidates of other layouts are not tried afterwards,
-/// so that one weight is packed once for all row counts.
+/// Chooses the packed layout of a family's frozen operand, once: for the family's heaviest site,
+/// the best draft of each of the most promising layouts is timed against the first plan. Candidates
+/// of other layouts are not tried afterwards, so that one weight is packed once for all row counts.
 void Workshop::decide_layout(Site& site) {
     Family& family = families_[site.family];
     if (family.decided || family.layout == 0) return;
     Site* heaviest = &site;
     for (const auto& [id, other] : sites_) {
-        if (other->family == site.family && other->stage == Site::Stage::open && other->has_best && other->timed &&
-            other->total_ns > heaviest->total_ns) {
+        if (other->family == site.family && other->stage == Site::Stage::open && other->has_best &&
+            other->timed && other->total_ns > heaviest->total_ns) {
             heaviest = other.get();
         }
     }
@@ -156,14 +169,17 @@ void Workshop::decide_layout(Site& site) {
     for (const jit::Schedule& schedule : draft(*heaviest, kDrafts, false, 0)) {
         if (layouts.size() > kLayouts) break;
         auto plan = jit::lower(heaviest->op, schedule, settings_.isa);
-        if (!plan || std::find(layouts.begin(), layouts.end(), plan->frozen[WHET_B].id) != layouts.end()) continue;
+        if (!plan ||
+            std::find(layouts.begin(), layouts.end(), plan->frozen[WHET_B].id) != layouts.end())
+            continue;
         layouts.push_back(plan->frozen[WHET_B].id);
         auto prepared = prepare(*heaviest, schedule, true);
         if (!prepared) continue;
         doing_ = "choose a layout";
         TrialOptions options;
         options.retest = false;
-        const TrialResult result = run_trial(*heaviest, prepared->candidate, &heaviest->best, options);
+        const TrialResult result =
+            run_trial(*heaviest, prepared->candidate, &heaviest->best, options);
         ++trials_;
         if (trials_left_ > 0) --trials_left_;
         if (prepared->compiled == 0) ++trials_without_compile_;
@@ -177,7 +193,9 @@ void Workshop::decide_layout(Site& site) {
     if (family.layout == layouts[0]) return;
     // The other layout won: every member needs a first plan in it, or all stay with the old one.
     for (const auto& [id, other] : sites_) {
-        if (other->family != site.family || other->space == nullptr || other->stage == Site::Stage::closed) continue;
+        if (other->family != site.family || other->space == nullptr ||
+            other->stage == Site::Stage::closed)
+            continue;
         if (draft(*other, 1, false, family.layout).empty()) {
             family.layout = layouts[0];
             return;
@@ -198,7 +216,8 @@ bool Workshop::step_site(Site& site) {
         std::erase(fresh_, site.id);
         zero_trial(site);
     }
-    if (site.stage == Site::Stage::served || site.stage == Site::Stage::rested) return open_site(site);
+    if (site.stage == Site::Stage::served || site.stage == Site::Stage::rested)
+        return open_site(site);
     if (site.stage == Site::Stage::closed) return false;
     if (!site.has_best && std::find(fresh_.begin(), fresh_.end(), site.id) != fresh_.end()) {
         std::erase(fresh_, site.id);
@@ -220,7 +239,8 @@ bool Workshop::step_site(Site& site) {
 
     doing_ = "search";
     int done = 0;
-    while (done < kBatch && !site.deferred.empty() && (compile_allowed() || site.deferred.size() > kMostDeferred)) {
+    while (done < kBatch && !site.deferred.empty() &&
+           (compile_allowed() || site.deferred.size() > kMostDeferred)) {
         const policy::Proposal proposal = std::move(site.deferred.front());
         site.deferred.pop_front();
         done += try_proposal(site, proposal, true);
@@ -260,7 +280,8 @@ bool Workshop::try_proposal(Site& site, const policy::Proposal& proposal, bool m
         policy_->report(site.task, proposal, {});
         return true;
     }
-    const TrialResult result = run_trial(site, prepared->candidate, site.has_best ? &site.best : nullptr, {});
+    const TrialResult result =
+        run_trial(site, prepared->candidate, site.has_best ? &site.best : nullptr, {});
     ++trials_;
     ++site.trials;
     if (trials_left_ > 0) --trials_left_;
@@ -269,7 +290,8 @@ bool Workshop::try_proposal(Site& site, const policy::Proposal& proposal, bool m
     return true;
 }
 
-void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan& prepared, const TrialResult& result) {
+void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan& prepared,
+                     const TrialResult& result) {
     if (result.verdict != Verdict::right) {
         count_refusal(site, result, prepared.candidate.schedule.print());
         if (result.verdict != Verdict::failed) {
@@ -288,7 +310,8 @@ void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan&
         site.best = std::move(prepared.candidate);
         site.best_ns = result.candidate_ns;
         site.ratio = site.low = site.high = 0;
-        if (families_[site.family].layout == 0) families_[site.family].layout = prepared.plan.frozen[WHET_B].id;
+        if (families_[site.family].layout == 0)
+            families_[site.family].layout = prepared.plan.frozen[WHET_B].id;
         policy_->report(site.task, proposal, {policy::OutcomeKind::timed, site.best_ns});
         send_offer(site, OfferKind::tuned);
         save(site);
@@ -296,8 +319,10 @@ void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan&
     }
     if (log_trials_) {
         char line[160];
-        std::snprintf(line, sizeof(line), "ratio=%.3f low=%.3f high=%.3f quads=%d rejected=%d ns=%.0f won=%d trial=", result.ratio,
-                      result.low, result.high, result.quads, result.rejected_quads, result.candidate_ns, result.won);
+        std::snprintf(line, sizeof(line),
+                      "ratio=%.3f low=%.3f high=%.3f quads=%d rejected=%d ns=%.0f won=%d trial=",
+                      result.ratio, result.low, result.high, result.quads, result.rejected_quads,
+                      result.candidate_ns, result.won);
         outbox_.log(base::Level::debug, line + prepared.candidate.schedule.print());
     }
     // Times go to the policy on one scale: that of the best plan's time, by the paired ratio.
@@ -314,7 +339,8 @@ void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan&
         const TrialResult checked = run_trial(site, prepared.candidate, nullptr, whole);
         if (checked.verdict != Verdict::right) {
             count_refusal(site, checked, prepared.candidate.schedule.print());
-            if (checked.verdict != Verdict::failed) quarantine(site, prepared.candidate.schedule.print(), checked.reason);
+            if (checked.verdict != Verdict::failed)
+                quarantine(site, prepared.candidate.schedule.print(), checked.reason);
             return;
         }
     }

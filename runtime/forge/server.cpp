@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forge's main loop: frames in, work in between, offers and counters out, all within the budget.
+// The forge's main loop: frames in, work in between, offers and counters out, all within the
+// budget.
 #include "runtime/forge/server.hpp"
 
 #include <poll.h>
@@ -27,19 +28,27 @@ namespace whet::runtime::forge {
 namespace {
 
 constexpr int64_t kStatusIntervalNs = 100'000'000;  ///< counters are sent about ten times a second
-constexpr int kIdleWaitMs = 200;                    ///< with nothing to do: how long to wait for a frame
-constexpr double kBurstSeconds = 0.02;              ///< CPU time that may be spent ahead of the share
+constexpr int kIdleWaitMs = 200;        ///< with nothing to do: how long to wait for a frame
+constexpr double kBurstSeconds = 0.02;  ///< CPU time that may be spent ahead of the share
 constexpr size_t kDefaultMemoryBytes = 512u << 20;
-constexpr rlim_t kLlvmBytes = rlim_t{1} << 30;      ///< address space of LLVM's code, data and heap, on top
+constexpr rlim_t kLlvmBytes = rlim_t{1}
+                              << 30;  ///< address space of LLVM's code, data and heap, on top
 
-/// CPU seconds against a share of one core, as a token bucket: what is unused for longer than the burst is lost.
+/// CPU seconds against a share of one core, as a token bucket: what is unused for longer than the
+/// burst is lost.
 class CpuShare {
 public:
     void set(double share) { share_ = share; }
     /// Seconds to wait until work may go on; 0: now.
     double wait_seconds(double used_cpu_seconds, double now_seconds) {
-        if (share_ >= 1) { last_now_ = now_seconds; last_used_ = used_cpu_seconds; tokens_ = kBurstSeconds; return 0; }
-        tokens_ = std::min(kBurstSeconds, tokens_ + (now_seconds - last_now_) * share_ - (used_cpu_seconds - last_used_));
+        if (share_ >= 1) {
+            last_now_ = now_seconds;
+            last_used_ = used_cpu_seconds;
+            tokens_ = kBurstSeconds;
+            return 0;
+        }
+        tokens_ = std::min(kBurstSeconds, tokens_ + (now_seconds - last_now_) * share_ -
+                                              (used_cpu_seconds - last_used_));
         last_now_ = now_seconds;
         last_used_ = used_cpu_seconds;
         if (tokens_ >= 0) return 0;
@@ -52,7 +61,8 @@ private:
 
 class Server final : public Outbox {
 public:
-    Server(int socket, std::unique_ptr<Zygote> zygote) : socket_(socket), zygote_(std::move(zygote)) {}
+    Server(int socket, std::unique_ptr<Zygote> zygote)
+        : socket_(socket), zygote_(std::move(zygote)) {}
 
     int run();
 
@@ -72,10 +82,12 @@ private:
     void send_status();
     double cpu_seconds() const {
         const int64_t own = zygote_started_ ? base::process_cpu_ns() : base::thread_cpu_ns();
-        return static_cast<double>(own) * 1e-9 + (workshop_ != nullptr ? workshop_->outside_cpu_seconds() : 0);
+        return static_cast<double>(own) * 1e-9 +
+               (workshop_ != nullptr ? workshop_->outside_cpu_seconds() : 0);
     }
     bool out_of_budget() const {
-        return control_.seconds_left >= 0 && cpu_seconds() - control_cpu_seconds_ >= control_.seconds_left;
+        return control_.seconds_left >= 0 &&
+               cpu_seconds() - control_cpu_seconds_ >= control_.seconds_left;
     }
 
     int socket_;
@@ -96,7 +108,8 @@ bool Server::start() {
     auto hello = decode<HelloMessage>(payload.data(), payload.size());
     if (!hello || hello->version != kProtocolVersion) return false;
 
-    // The default of WHET_STORE follows from the home folder, which is the program's (the client hands it on).
+    // The default of WHET_STORE follows from the home folder, which is the program's (the client
+    // hands it on).
     std::vector<std::string> lines = hello->environment;
     for (const char* name : {"HOME", "XDG_CACHE_HOME"}) {
         if (const char* value = std::getenv(name)) lines.push_back(std::string(name) + "=" + value);
@@ -130,8 +143,10 @@ bool Server::start() {
     std::unique_ptr<Store> store;
     if (!settings.options.store_path.empty()) {
         auto opened = Store::open(settings.options.store_path, machine_key(hello->isa));
-        if (opened) store = std::move(*opened);
-        else ready.note = "tuning without a store: " + opened.error().message;
+        if (opened)
+            store = std::move(*opened);
+        else
+            ready.note = "tuning without a store: " + opened.error().message;
     }
     zygote_started_ = zygote_ != nullptr;
     if (zygote_started_) {
@@ -178,11 +193,14 @@ bool with_message(const std::vector<uint8_t>& payload, Use&& use) {
 bool Server::handle(Message type, const std::vector<uint8_t>& payload) {
     switch (type) {
         case Message::site:
-            return with_message<SiteMessage>(payload, [&](const SiteMessage& m) { workshop_->add_site(m); });
+            return with_message<SiteMessage>(payload,
+                                             [&](const SiteMessage& m) { workshop_->add_site(m); });
         case Message::profile:
-            return with_message<ProfileMessage>(payload, [&](const ProfileMessage& m) { workshop_->set_profile(m); });
+            return with_message<ProfileMessage>(
+                payload, [&](const ProfileMessage& m) { workshop_->set_profile(m); });
         case Message::verdict:
-            return with_message<VerdictMessage>(payload, [&](const VerdictMessage& m) { workshop_->take_verdict(m); });
+            return with_message<VerdictMessage>(
+                payload, [&](const VerdictMessage& m) { workshop_->take_verdict(m); });
         case Message::control:
             return with_message<ControlMessage>(payload, [&](const ControlMessage& m) {
                 control_ = m;
@@ -197,8 +215,7 @@ bool Server::handle(Message type, const std::vector<uint8_t>& payload) {
             });
         case Message::text:
             return with_message<TextMessage>(payload, [&](const TextMessage& m) { answer(m); });
-        default:
-            return false;
+        default: return false;
     }
 }
 
@@ -226,8 +243,10 @@ int Server::run() {
         if (stopped || idle) {
             wait_ms = kIdleWaitMs;
         } else {
-            const double wait = share_.wait_seconds(cpu_seconds(), static_cast<double>(base::steady_ns()) * 1e-9);
-            if (wait > 0) wait_ms = std::clamp(static_cast<int>(std::ceil(wait * 1e3)), 1, kIdleWaitMs);
+            const double wait =
+                share_.wait_seconds(cpu_seconds(), static_cast<double>(base::steady_ns()) * 1e-9);
+            if (wait > 0)
+                wait_ms = std::clamp(static_cast<int>(std::ceil(wait * 1e3)), 1, kIdleWaitMs);
         }
         if (!receive(wait_ms)) break;
         if (base::steady_ns() - last_status_ >= kStatusIntervalNs) send_status();
@@ -242,6 +261,8 @@ int Server::run() {
 
 }  // namespace
 
-int serve(int socket, std::unique_ptr<Zygote> zygote) { return Server(socket, std::move(zygote)).run(); }
+int serve(int socket, std::unique_ptr<Zygote> zygote) {
+    return Server(socket, std::move(zygote)).run();
+}
 
 }  // namespace whet::runtime::forge

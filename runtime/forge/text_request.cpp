@@ -17,7 +17,7 @@
 namespace whet::runtime::forge {
 namespace {
 
-constexpr double kTuneSeconds = 20;          ///< `tune` without a time
+constexpr double kTuneSeconds = 20;  ///< `tune` without a time
 constexpr double kProgressSeconds = 0.1;
 
 std::string format(const char* pattern, ...) __attribute__((format(printf, 1, 2)));
@@ -44,14 +44,16 @@ base::Result<Site*> site_of(Workshop& workshop, const std::string& row) {
 std::string evidence_of(const Site& site) {
     std::string text;
     if (site.has_best && site.best_ns > 0) {
-        text += format("time      %.3f us a call, bound %.3f us, share of the bound %.2f\n", site.best_ns * 1e-3,
-                       site.bound_ns * 1e-3, site.bound_ns / site.best_ns);
+        text += format("time      %.3f us a call, bound %.3f us, share of the bound %.2f\n",
+                       site.best_ns * 1e-3, site.bound_ns * 1e-3, site.bound_ns / site.best_ns);
     }
     if (site.ratio > 0) {
-        text += format("gain      %.3f [%.3f, %.3f] against the plan before it\n", site.ratio, site.low, site.high);
+        text += format("gain      %.3f [%.3f, %.3f] against the plan before it\n", site.ratio,
+                       site.low, site.high);
     }
-    text += format("trials    %lld now, %lld stored, %llu refused\n", static_cast<long long>(site.trials),
-                   static_cast<long long>(site.stored_trials), static_cast<unsigned long long>(site.rejected));
+    text += format("trials    %lld now, %lld stored, %llu refused\n",
+                   static_cast<long long>(site.trials), static_cast<long long>(site.stored_trials),
+                   static_cast<unsigned long long>(site.rejected));
     if (!site.note.empty()) text += "note      " + site.note + "\n";
     return text;
 }
@@ -72,13 +74,16 @@ void inspect(Workshop& workshop, const std::string& row, const WriteReply& write
     }
     if (!site.has_best) return void(write(text + "\nno plan: " + site.note + "\n", true));
     text += "\nschedule  " + site.best.schedule.print() + "\n" + evidence_of(site);
-    if (auto plan = jit::lower(site.op, site.best.schedule, isa)) text += "\nnest\n" + jit::print_plan(*plan);
+    if (auto plan = jit::lower(site.op, site.best.schedule, isa))
+        text += "\nnest\n" + jit::print_plan(*plan);
     write(text, false);
     for (const KernelRef& kernel : site.best.kernels) {
-        text = "\nmicrokernel " + kernel->blob.spec.print() + format(" (%u bytes)\n", kernel->blob.text_bytes);
+        text = "\nmicrokernel " + kernel->blob.spec.print() +
+               format(" (%u bytes)\n", kernel->blob.text_bytes);
         if (auto report = workshop.kernels().inspect(*kernel)) {
-            text += format("  innermost loop: %d multiply-adds, %d loads; static check: %s\n", report->fma_count,
-                           report->load_count, report->accepted ? "passed" : report->reason.c_str());
+            text += format("  innermost loop: %d multiply-adds, %d loads; static check: %s\n",
+                           report->fma_count, report->load_count,
+                           report->accepted ? "passed" : report->reason.c_str());
             text += report->disassembly;
         } else {
             text += "  " + report.error().message + "\n";
@@ -104,9 +109,12 @@ void tune(Workshop& workshop, std::string row, const WriteReply& write) {
         const double now = static_cast<double>(base::steady_ns() - began) * 1e-9;
         if (now - last >= kProgressSeconds) {
             last = now;
-            if (!write(format("# %5.1f of %.0f s, %lld trials, best %.2f us, share of the bound %.2f\n", now, seconds,
-                              static_cast<long long>(site.trials), site.best_ns * 1e-3,
-                              site.best_ns > 0 ? site.bound_ns / site.best_ns : 0), false)) {
+            if (!write(
+                    format(
+                        "# %5.1f of %.0f s, %lld trials, best %.2f us, share of the bound %.2f\n",
+                        now, seconds, static_cast<long long>(site.trials), site.best_ns * 1e-3,
+                        site.best_ns > 0 ? site.bound_ns / site.best_ns : 0),
+                    false)) {
                 return;
             }
         }
@@ -114,7 +122,9 @@ void tune(Workshop& workshop, std::string row, const WriteReply& write) {
     }
     workshop.save(site);
     if (!site.has_best) return void(write("error: no plan: " + site.note + "\n", true));
-    write(operation_text(site.op) + "\nschedule  " + site.best.schedule.print() + "\n" + evidence_of(site), true);
+    write(operation_text(site.op) + "\nschedule  " + site.best.schedule.print() + "\n" +
+              evidence_of(site),
+          true);
 }
 
 std::string quoted(const std::string& text) {
@@ -131,14 +141,16 @@ void report(Workshop& workshop, const WriteReply& write) {
     std::string text = "{\"sites\": [";
     bool first = true;
     for (const StoredPlan& plan : workshop.stored().plans) {
-        static constexpr const char* kStates[] = {"offered", "adopted", "declined", "original kept"};
+        static constexpr const char* kStates[] = {"offered", "adopted", "declined",
+                                                  "original kept"};
         const bool served = plan.state == PlanState::adopted || plan.state == PlanState::offered;
-        text += std::string(first ? "" : ", ") + "{\"op\": " + quoted(operation_text(plan.op)) +
-                ", \"served\": " + (served ? "\"whet\"" : "\"original\"") +
-                ", \"reason\": " + quoted(std::string("stored, ") + kStates[static_cast<int>(plan.state) & 3]) +
-                ", \"schedule\": " + quoted(plan.schedule) +
-                format(", \"calls\": 0, \"now_us\": %.4f, \"bound_us\": %.4f, \"trials\": %lld}", plan.time_ns * 1e-3,
-                       plan.bound_ns * 1e-3, static_cast<long long>(plan.trials));
+        text +=
+            std::string(first ? "" : ", ") + "{\"op\": " + quoted(operation_text(plan.op)) +
+            ", \"served\": " + (served ? "\"whet\"" : "\"original\"") + ", \"reason\": " +
+            quoted(std::string("stored, ") + kStates[static_cast<int>(plan.state) & 3]) +
+            ", \"schedule\": " + quoted(plan.schedule) +
+            format(", \"calls\": 0, \"now_us\": %.4f, \"bound_us\": %.4f, \"trials\": %lld}",
+                   plan.time_ns * 1e-3, plan.bound_ns * 1e-3, static_cast<long long>(plan.trials));
         first = false;
     }
     write(text + "]}\n", true);
@@ -149,24 +161,27 @@ void explain(Workshop& workshop, const std::string& row, const WriteReply& write
     if (!parsed) return void(write("error: " + parsed.error().message + "\n", true));
     const whet_op op = canonical(*parsed);
     std::string text = operation_text(op) + "\n";
-    if (jit::sketches_of(op, workshop.settings().isa).empty()) text += "no sketch fits: the original always serves\n";
+    if (jit::sketches_of(op, workshop.settings().isa).empty())
+        text += "no sketch fits: the original always serves\n";
     bool known = false;
     for (const StoredPlan& plan : workshop.stored().plans) {
         if (std::memcmp(&plan.op, &op, sizeof(op)) != 0) continue;
         known = true;
-        static constexpr const char* kStates[] = {
-            "verified and timed, not served yet", "served in a program",
-            "right, but the program kept what it had", "the family stays with the original library"};
+        static constexpr const char* kStates[] = {"verified and timed, not served yet",
+                                                  "served in a program",
+                                                  "right, but the program kept what it had",
+                                                  "the family stays with the original library"};
         text += format("stored    %s\n", kStates[static_cast<int>(plan.state) & 3]);
         text += "schedule  " + plan.schedule + "\n";
-        text += format("time      %.3f us, bound %.3f us, gain %.3f [%.3f, %.3f] after %lld trials (%s)\n",
-                       plan.time_ns * 1e-3, plan.bound_ns * 1e-3, plan.ratio, plan.low, plan.high,
-                       static_cast<long long>(plan.trials), plan.conditions.c_str());
+        text += format(
+            "time      %.3f us, bound %.3f us, gain %.3f [%.3f, %.3f] after %lld trials (%s)\n",
+            plan.time_ns * 1e-3, plan.bound_ns * 1e-3, plan.ratio, plan.low, plan.high,
+            static_cast<long long>(plan.trials), plan.conditions.c_str());
     }
     for (const QuarantinedPlan& plan : workshop.stored().quarantine) {
         if (std::memcmp(&plan.op, &op, sizeof(op)) != 0) continue;
-        text += format("rejected  schedule %016llx: %s\n", static_cast<unsigned long long>(plan.schedule_hash),
-                       plan.reason.c_str());
+        text += format("rejected  schedule %016llx: %s\n",
+                       static_cast<unsigned long long>(plan.schedule_hash), plan.reason.c_str());
     }
     if (!known) text += "not in the store: never tuned on this machine\n";
     if (const Site* site = workshop.find_site(operation_id(op))) text += evidence_of(*site);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The executor that runs candidates in a worker process, so that a crash, a hang or a memory bomb ends only the worker.
+// The executor that runs candidates in a worker process, so that a crash, a hang or a memory bomb
+// ends only the worker.
 #include "runtime/forge/worker.hpp"
 
 #include <fcntl.h>
@@ -30,12 +31,15 @@ namespace {
 using base::Code;
 using base::make_error;
 
-constexpr size_t kMaxMessage = 192 * 1024;  ///< below the kernel's default limit of a socket's buffer
-constexpr size_t kKernelsHeld = 256;       ///< microkernels a worker keeps; then both sides begin anew
-constexpr double kBaseLimitSeconds = 1;     ///< CPU time of a trial of a small operation, reference included
-constexpr double kSlowestGflops = 1;        ///< a candidate slower than this is as good as hung
-constexpr double kRunsPerTrial = 64;        ///< whole runs of the operation that a trial may take
-constexpr int kRealTimeFactor = 30;         ///< wall time against CPU time: an idle-priority worker may wait long
+constexpr size_t kMaxMessage =
+    192 * 1024;                       ///< below the kernel's default limit of a socket's buffer
+constexpr size_t kKernelsHeld = 256;  ///< microkernels a worker keeps; then both sides begin anew
+constexpr double kBaseLimitSeconds =
+    1;  ///< CPU time of a trial of a small operation, reference included
+constexpr double kSlowestGflops = 1;  ///< a candidate slower than this is as good as hung
+constexpr double kRunsPerTrial = 64;  ///< whole runs of the operation that a trial may take
+constexpr int kRealTimeFactor =
+    30;  ///< wall time against CPU time: an idle-priority worker may wait long
 
 enum class Command : uint32_t { trial = 1, machine = 2 };
 
@@ -50,7 +54,9 @@ struct ReplyHeader {
     double cpu_seconds;  ///< of the worker since it began
 };
 
-double seconds_of(const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6; }
+double seconds_of(const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+}
 
 void put_kernels(Writer& writer, const std::vector<KernelRef>& kernels, std::set<uint64_t>& sent) {
     writer.put<uint32_t>(static_cast<uint32_t>(kernels.size()));
@@ -94,8 +100,8 @@ void put_result(Writer& writer, const TrialResult& result) {
     writer.put(result.checked_elements);
     writer.put(result.measured);
     writer.put(result.won);
-    for (const double value : {result.candidate_ns, result.incumbent_ns, result.ratio, result.low, result.high,
-                               result.control, result.cpu_seconds}) {
+    for (const double value : {result.candidate_ns, result.incumbent_ns, result.ratio, result.low,
+                               result.high, result.control, result.cpu_seconds}) {
         writer.put(value);
     }
     writer.put(result.quads);
@@ -109,8 +115,8 @@ TrialResult get_result(Reader& reader) {
     result.checked_elements = reader.get<uint64_t>();
     result.measured = reader.get<bool>();
     result.won = reader.get<bool>();
-    for (double* value : {&result.candidate_ns, &result.incumbent_ns, &result.ratio, &result.low, &result.high,
-                          &result.control, &result.cpu_seconds}) {
+    for (double* value : {&result.candidate_ns, &result.incumbent_ns, &result.ratio, &result.low,
+                          &result.high, &result.control, &result.cpu_seconds}) {
         *value = reader.get<double>();
     }
     result.quads = reader.get<int>();
@@ -149,17 +155,21 @@ private:
         Writer body;
         if (command == Command::machine) {
             const auto kernels = get_kernels(reader, kernels_);
-            const auto record = executor_->measure_machine(kernels.empty() ? nullptr : kernels[0].get());
+            const auto record =
+                executor_->measure_machine(kernels.empty() ? nullptr : kernels[0].get());
             body.put<uint8_t>(record.has_value());
             body.put(record ? *record : MachineRecord{});
         } else {
             const auto op = reader.get<whet_op>();
             const auto options = reader.get<TrialOptions>();
-            Candidate candidate{reader.get<jit::Schedule>(), get_kernels(reader, kernels_)}, incumbent;
+            Candidate candidate{reader.get<jit::Schedule>(), get_kernels(reader, kernels_)},
+                incumbent;
             const bool has_incumbent = reader.get<uint8_t>() != 0;
-            if (has_incumbent) incumbent = {reader.get<jit::Schedule>(), get_kernels(reader, kernels_)};
+            if (has_incumbent)
+                incumbent = {reader.get<jit::Schedule>(), get_kernels(reader, kernels_)};
             if (!reader.ok()) return false;
-            put_result(body, executor_->trial(op, candidate, has_incumbent ? &incumbent : nullptr, options));
+            put_result(body, executor_->trial(op, candidate, has_incumbent ? &incumbent : nullptr,
+                                              options));
         }
         set_timer(0);
         Writer reply;
@@ -168,17 +178,19 @@ private:
         return send(socket_, reply.bytes().data(), reply.bytes().size(), MSG_NOSIGNAL) >= 0;
     }
 
-    /// CPU time, so that a worker which the program's threads push aside is not blamed. The default action of SIGPROF
-    /// ends the process.
+    /// CPU time, so that a worker which the program's threads push aside is not blamed. The default
+    /// action of SIGPROF ends the process.
     static void set_timer(double seconds) {
         itimerval timer{};
         timer.it_value.tv_sec = static_cast<time_t>(seconds);
-        timer.it_value.tv_usec = static_cast<suseconds_t>((seconds - static_cast<double>(timer.it_value.tv_sec)) * 1e6);
+        timer.it_value.tv_usec =
+            static_cast<suseconds_t>((seconds - static_cast<double>(timer.it_value.tv_sec)) * 1e6);
         setitimer(ITIMER_PROF, &timer, nullptr);
     }
 
     static void limit_memory(const ExecutorSettings& settings) {
-        // Twice over the most that check_operands admits: packed copies, scratch and the rotation come on top.
+        // Twice over the most that check_operands admits: packed copies, scratch and the rotation
+        // come on top.
         const rlim_t most = static_cast<rlim_t>(settings.memory_bytes) * 8 + (rlim_t{256} << 20);
         const rlimit limit{most, most};
         setrlimit(RLIMIT_AS, &limit);
@@ -217,7 +229,8 @@ void worker_main(int socket) {
         rusage usage{};
         if (pid > 0) {
             worker->store(pid);
-            while (wait4(pid, &notice.status, 0, &usage) < 0 && errno == EINTR) {}
+            while (wait4(pid, &notice.status, 0, &usage) < 0 && errno == EINTR) {
+            }
             worker->store(0);
             notice.cpu_seconds = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime);
         }
@@ -233,7 +246,8 @@ public:
 
     TrialResult trial(const whet_op& op, const Candidate& candidate, const Candidate* incumbent,
                       const TrialOptions& options) override {
-        const double limit = kBaseLimitSeconds + static_cast<double>(options.reference_budget_ns) * 2e-9 +
+        const double limit = kBaseLimitSeconds +
+                             static_cast<double>(options.reference_budget_ns) * 2e-9 +
                              kRunsPerTrial * jit::flops_of(op) / kSlowestGflops * 1e-9;
         Writer request = begin(Command::trial, limit);
         request.put(op);
@@ -263,12 +277,15 @@ public:
         put_kernels(request, kernels, sent_);
         WHET_TRY(const auto reply, exchange(request, kLimit, nullptr));
         Reader reader(reply.data(), reply.size());
-        if (reader.get<uint8_t>() == 0) return make_error(Code::internal, "the machine could not be measured");
+        if (reader.get<uint8_t>() == 0)
+            return make_error(Code::internal, "the machine could not be measured");
         return reader.get<MachineRecord>();
     }
 
     bool contained() const override { return true; }
-    double outside_cpu_seconds() const override { return ended_cpu_seconds_ + current_cpu_seconds_; }
+    double outside_cpu_seconds() const override {
+        return ended_cpu_seconds_ + current_cpu_seconds_;
+    }
 
 private:
     Writer begin(Command command, double limit) {
@@ -289,7 +306,8 @@ private:
         sent_.clear();
     }
 
-    base::Result<std::vector<uint8_t>> exchange(const Writer& request, double limit, TrialResult* result);
+    base::Result<std::vector<uint8_t>> exchange(const Writer& request, double limit,
+                                                TrialResult* result);
 
     std::unique_ptr<Zygote> zygote_;
     ExecutorSettings settings_;
@@ -299,17 +317,21 @@ private:
     double ended_cpu_seconds_ = 0, current_cpu_seconds_ = 0;
 };
 
-base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& request, double limit, TrialResult* result) {
+base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& request, double limit,
+                                                            TrialResult* result) {
     if (request.bytes().size() > kMaxMessage) {
         sent_.clear();
-        return make_error(Code::unsupported, "a request of %zu bytes is too large", request.bytes().size());
+        return make_error(Code::unsupported, "a request of %zu bytes is too large",
+                          request.bytes().size());
     }
-    while (send(zygote_->requests(), request.bytes().data(), request.bytes().size(), MSG_NOSIGNAL) < 0) {
+    while (send(zygote_->requests(), request.bytes().data(), request.bytes().size(), MSG_NOSIGNAL) <
+           0) {
         if (errno == EINTR) continue;
         sent_.clear();
         return make_error(Code::io_error, "the worker is gone: %s", std::strerror(errno));
     }
-    const int64_t until = base::steady_ns() + static_cast<int64_t>((limit * kRealTimeFactor + 30) * 1e9);
+    const int64_t until =
+        base::steady_ns() + static_cast<int64_t>((limit * kRealTimeFactor + 30) * 1e9);
     bool killed = false;
     for (;;) {
         pollfd polled[2] = {{zygote_->requests(), POLLIN, 0}, {zygote_->deaths(), POLLIN, 0}};
@@ -333,13 +355,15 @@ base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& reques
         if (polled[1].revents != 0) {
             DeathNotice notice{};
             const ssize_t got = recv(zygote_->deaths(), &notice, sizeof(notice), 0);
-            if (got != sizeof(notice) || notice.pid <= 0) return make_error(Code::io_error, "no worker can be started");
+            if (got != sizeof(notice) || notice.pid <= 0)
+                return make_error(Code::io_error, "no worker can be started");
             note_death(notice);
             if (result == nullptr) return make_error(Code::internal, "the worker ended");
             const int number = WIFSIGNALED(notice.status) ? WTERMSIG(notice.status) : 0;
             const bool late = number == SIGPROF || number == SIGKILL;
             result->verdict = late ? Verdict::timed_out : Verdict::crashed;
-            result->reason = late ? "did not end within its time" : std::string("crashed: ") + strsignal(number);
+            result->reason =
+                late ? "did not end within its time" : std::string("crashed: ") + strsignal(number);
             return make_error(Code::verify_failed, "%s", result->reason.c_str());
         }
     }
@@ -359,11 +383,13 @@ base::Result<std::unique_ptr<Zygote>> Zygote::start() {
         close(requests[1]);
         return make_error(Code::io_error, "no socket pair: %s", std::strerror(errno));
     }
-    void* page = mmap(nullptr, sizeof(std::atomic<pid_t>), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* page = mmap(nullptr, sizeof(std::atomic<pid_t>), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     auto* const worker = page == MAP_FAILED ? nullptr : new (page) std::atomic<pid_t>(0);
     const pid_t pid = page == MAP_FAILED ? -1 : fork();
     if (pid == 0) {
-        // Only these two descriptors and the standard ones: the zygote must not hold the program's socket open.
+        // Only these two descriptors and the standard ones: the zygote must not hold the program's
+        // socket open.
         close_range(3, static_cast<unsigned>(std::min(requests[1], deaths[1])) - 1, 0);
         const auto low = static_cast<unsigned>(std::min(requests[1], deaths[1]));
         const auto high = static_cast<unsigned>(std::max(requests[1], deaths[1]));
@@ -375,10 +401,12 @@ base::Result<std::unique_ptr<Zygote>> Zygote::start() {
     close(deaths[1]);
     base::UniqueFd request_end(requests[0]), death_end(deaths[0]);
     if (pid < 0) return make_error(Code::io_error, "fork failed: %s", std::strerror(errno));
-    return std::unique_ptr<Zygote>(new Zygote(std::move(request_end), std::move(death_end), worker));
+    return std::unique_ptr<Zygote>(
+        new Zygote(std::move(request_end), std::move(death_end), worker));
 }
 
-std::unique_ptr<Executor> make_worker_executor(std::unique_ptr<Zygote> zygote, const ExecutorSettings& settings) {
+std::unique_ptr<Executor> make_worker_executor(std::unique_ptr<Zygote> zygote,
+                                               const ExecutorSettings& settings) {
     return std::make_unique<WorkerExecutor>(std::move(zygote), settings);
 }
 

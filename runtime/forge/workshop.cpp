@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forge's work: sites, zero-trial plans, planted candidates, verdicts, the store. The search itself: search.cpp.
+// The forge's work: sites, zero-trial plans, planted candidates, verdicts, the store. The search
+// itself: search.cpp.
 #include "runtime/forge/workshop.hpp"
 
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "base/clock.hpp"
 #include "base/host.hpp"
@@ -16,40 +19,53 @@ namespace {
 using base::Code;
 using base::make_error;
 
-constexpr int64_t kSettledTrials = 160;              ///< a stored plan with so many trials behind it is left alone
-constexpr double kRestedNs = 60e9;                   ///< ... until the program spent twice this on it, or twice what it had
-constexpr size_t kZeroTrialDrafts = 8;               ///< candidates looked at for a first plan
-constexpr size_t kLayoutDrafts = 512;                ///< drafts looked through for those of one packed layout
-constexpr int64_t kZeroTrialReferenceNs = 20'000'000;  ///< a first plan must come within milliseconds
-constexpr int64_t kPlantReferenceNs = 1'000'000'000;   ///< a foreign candidate is compared with all that a second gives
+constexpr int64_t kSettledTrials =
+    160;  ///< a stored plan with so many trials behind it is left alone
+constexpr double kRestedNs =
+    60e9;  ///< ... until the program spent twice this on it, or twice what it had
+constexpr size_t kZeroTrialDrafts = 8;  ///< candidates looked at for a first plan
+constexpr size_t kLayoutDrafts = 512;   ///< drafts looked through for those of one packed layout
+constexpr int64_t kZeroTrialReferenceNs =
+    20'000'000;  ///< a first plan must come within milliseconds
+constexpr int64_t kPlantReferenceNs =
+    1'000'000'000;  ///< a foreign candidate is compared with all that a second gives
 
 jit::MachineModel model_of(jit::Isa isa) {
     const base::Host host = base::describe_host();
     jit::MachineModel model;
     model.isa = isa;
     model.cycles_per_ns = base::cycles_per_ns();
-    if (host.caches.l1_data_bytes > 0) model.l1_bytes = static_cast<double>(host.caches.l1_data_bytes);
+    if (host.caches.l1_data_bytes > 0)
+        model.l1_bytes = static_cast<double>(host.caches.l1_data_bytes);
     if (host.caches.l2_bytes > 0) model.l2_bytes = static_cast<double>(host.caches.l2_bytes);
     if (host.caches.last_level_bytes > 0) {
-        model.l3_bytes = static_cast<double>(host.caches.last_level_bytes) / std::max(1, host.caches.last_level_cores);
+        model.l3_bytes = static_cast<double>(host.caches.last_level_bytes) /
+                         std::max(1, host.caches.last_level_cores);
     }
     return model;
 }
 
 }  // namespace
 
-Workshop::Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> executor, std::unique_ptr<Store> store,
-                   Outbox& outbox)
-    : settings_(settings), executor_(std::move(executor)), store_(std::move(store)), outbox_(outbox),
-      kernels_(settings.directory, settings.own_process), model_(model_of(settings.isa)) {
+Workshop::Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> executor,
+                   std::unique_ptr<Store> store, Outbox& outbox)
+    : settings_(settings),
+      executor_(std::move(executor)),
+      store_(std::move(store)),
+      outbox_(outbox),
+      kernels_(settings.directory, settings.own_process),
+      model_(model_of(settings.isa)) {
     auto made = policy::make_policy(settings.options.policy, settings.options.seed);
-    if (!made) made = policy::make_policy("auto", settings.options.seed);  // env.hpp has refused the name already
+    if (!made)
+        made = policy::make_policy("auto",
+                                   settings.options.seed);  // env.hpp has refused the name already
     policy_ = std::move(*made);
     log_trials_ = settings_.options.log.find("debug") != std::string::npos;
     if (store_ == nullptr) return;
     auto contents = store_->load();
     if (!contents) {
-        outbox_.log(base::Level::warning, "store unreadable, tuning without it: " + contents.error().message);
+        outbox_.log(base::Level::warning,
+                    "store unreadable, tuning without it: " + contents.error().message);
         store_.reset();
         return;
     }
@@ -70,7 +86,8 @@ Site* Workshop::find_site(SiteId id) {
 const MachineRecord& Workshop::machine() {
     if (stored_.machine.peak_gflops > 0) return stored_.machine;
     doing_ = "measure the machine";
-    // The spec that feeds the multiply-add units best: many accumulators, both operands from the first-level cache.
+    // The spec that feeds the multiply-add units best: many accumulators, both operands from the
+    // first-level cache.
     KernelRef kernel;
     const bool wide = settings_.isa == jit::Isa::avx512;
     for (const int rows : wide ? std::vector<int>{14, 12, 13, 8} : std::vector<int>{6, 5, 4}) {
@@ -80,9 +97,11 @@ const MachineRecord& Workshop::machine() {
             spec.rows = static_cast<uint8_t>(rows);
             spec.vectors = 2;
             spec.unroll = static_cast<uint8_t>(unroll);
-            for (const jit::ScalarForm form : {jit::ScalarForm::packed, jit::ScalarForm::rows_strided}) {
+            for (const jit::ScalarForm form :
+                 {jit::ScalarForm::packed, jit::ScalarForm::rows_strided}) {
                 spec.scalar = form;
-                if (kernel == nullptr && settings_.isa != jit::Isa::portable && kernels_.ready(spec)) {
+                if (kernel == nullptr && settings_.isa != jit::Isa::portable &&
+                    kernels_.ready(spec)) {
                     auto ready = kernels_.kernel(spec, false);
                     if (ready) kernel = *ready;
                 }
@@ -91,7 +110,8 @@ const MachineRecord& Workshop::machine() {
     }
     auto record = executor_->measure_machine(kernel.get());
     if (!record) {
-        outbox_.log(base::Level::warning, "the machine could not be measured: " + record.error().message);
+        outbox_.log(base::Level::warning,
+                    "the machine could not be measured: " + record.error().message);
         stored_.machine = {1, 1};
         return stored_.machine;
     }
@@ -107,11 +127,15 @@ void Workshop::add_site(const SiteMessage& message) {
     site->family = message.family;
     site->op = message.op;
     for (const QuarantinedPlan& plan : stored_.quarantine) {
-        if (std::memcmp(&plan.op, &message.op, sizeof(whet_op)) == 0) site->refused.insert(plan.schedule_hash);
+        if (std::memcmp(&plan.op, &message.op, sizeof(whet_op)) == 0)
+            site->refused.insert(plan.schedule_hash);
     }
     Site& added = *site;
     sites_.emplace(message.site, std::move(site));
-    if (auto fits = check_operands(added.op, static_cast<size_t>(settings_.options.budget_memory_bytes.value_or(512 << 20))); !fits) {
+    if (auto fits = check_operands(
+            added.op,
+            static_cast<size_t>(settings_.options.budget_memory_bytes.value_or(512 << 20)));
+        !fits) {
         added.stage = Site::Stage::closed;
         added.note = fits.error().message;
         return;
@@ -121,15 +145,17 @@ void Workshop::add_site(const SiteMessage& message) {
 }
 
 bool Workshop::offer_stored(Site& site) {
-    const auto plan = std::find_if(stored_.plans.begin(), stored_.plans.end(), [&](const StoredPlan& stored) {
-        return std::memcmp(&stored.op, &site.op, sizeof(whet_op)) == 0;
-    });
+    const auto plan =
+        std::find_if(stored_.plans.begin(), stored_.plans.end(), [&](const StoredPlan& stored) {
+            return std::memcmp(&stored.op, &site.op, sizeof(whet_op)) == 0;
+        });
     if (plan == stored_.plans.end() || !settings_.options.force.empty()) return false;
     site.stored_trials = plan->trials;
     if (plan->state == PlanState::original_kept || plan->state == PlanState::declined) return false;
     auto schedule = jit::Schedule::parse(plan->schedule);
     if (!schedule || site.refused.contains(jit::hash_of(*schedule))) return false;
-    auto prepared = prepare(site, *schedule, false);  // blobs made elsewhere: a hint only, tried like any draft
+    auto prepared =
+        prepare(site, *schedule, false);  // blobs made elsewhere: a hint only, tried like any draft
     if (!prepared || !layout_fits(site, prepared->plan)) return false;
     Family& family = families_[site.family];
     family.layout = prepared->plan.frozen[WHET_B].id;
@@ -153,7 +179,8 @@ void Workshop::set_profile(const ProfileMessage& message) {
         site->calls_per_s = entry.recent_calls_per_s;
         site->total_ns = entry.total_ns;
         if (site->stage == Site::Stage::rested) {
-            if (site->settled_total_ns == 0) site->settled_total_ns = std::max(entry.total_ns, kRestedNs);
+            if (site->settled_total_ns == 0)
+                site->settled_total_ns = std::max(entry.total_ns, kRestedNs);
             if (entry.total_ns > 2 * site->settled_total_ns) {
                 site->stage = Site::Stage::served;
                 site->settled_total_ns = 0;
@@ -161,8 +188,10 @@ void Workshop::set_profile(const ProfileMessage& message) {
         }
         if (site->task < 0) continue;
         policy_->set_load(site->task, entry.recent_calls_per_s, compute_bound_ns(*site));
-        // Geometric revisits: a settled site that has cost the program twice as much since is looked at again.
-        if (policy_->settled(site->task) && site->settled_total_ns > 0 && entry.total_ns > 2 * site->settled_total_ns) {
+        // Geometric revisits: a settled site that has cost the program twice as much since is
+        // looked at again.
+        if (policy_->settled(site->task) && site->settled_total_ns > 0 &&
+            entry.total_ns > 2 * site->settled_total_ns) {
             site->settled_total_ns = 0;
             policy_->reopen(site->task);
         }
@@ -175,12 +204,15 @@ bool Workshop::layout_fits(const Site& site, const jit::Plan& plan) const {
     return plan.frozen[WHET_B].id == family->second.layout;
 }
 
-base::Result<Workshop::PreparedPlan> Workshop::prepare(const Site& site, const jit::Schedule& schedule, bool may_compile) {
+base::Result<Workshop::PreparedPlan> Workshop::prepare(const Site& site,
+                                                       const jit::Schedule& schedule,
+                                                       bool may_compile) {
     PreparedPlan prepared;
     WHET_TRY(prepared.plan, jit::lower(site.op, schedule, settings_.isa));
     prepared.candidate.schedule = schedule;
     if (settings_.isa == jit::Isa::portable) return prepared;
-    WHET_TRY(prepared.candidate.kernels, kernels_.kernels(prepared.plan.kernels, may_compile, &prepared.compiled));
+    WHET_TRY(prepared.candidate.kernels,
+             kernels_.kernels(prepared.plan.kernels, may_compile, &prepared.compiled));
     return prepared;
 }
 
@@ -189,13 +221,15 @@ uint64_t Workshop::layout_of(const Site& site) const {
     return family == families_.end() ? 0 : family->second.layout;
 }
 
-std::vector<jit::Schedule> Workshop::draft(const Site& site, size_t count, bool ready_only, uint64_t layout) {
+std::vector<jit::Schedule> Workshop::draft(const Site& site, size_t count, bool ready_only,
+                                           uint64_t layout) {
     const size_t wanted = layout == 0 ? count : std::max(count, kLayoutDrafts);
     const auto usable = [](const jit::MicrokernelSpec& spec, void* kernels) {
         return static_cast<KernelSource*>(kernels)->ready(spec);
     };
     const bool filter = ready_only && settings_.isa != jit::Isa::portable;
-    std::vector<jit::Schedule> schedules = jit::analytical_draft(*site.space, wanted, filter ? +usable : nullptr, &kernels_);
+    std::vector<jit::Schedule> schedules =
+        jit::analytical_draft(*site.space, wanted, filter ? +usable : nullptr, &kernels_);
     if (layout == 0) return schedules;
     std::vector<jit::Schedule> fitting;
     for (const jit::Schedule& schedule : schedules) {
@@ -210,7 +244,8 @@ bool Workshop::zero_trial(Site& site) {
     working_on_ = site.id;
     doing_ = "first plan";
     site.stage = Site::Stage::served;
-    if (site.space == nullptr) site.space = jit::make_space(site.op, model_);  // the policy may hold it already
+    if (site.space == nullptr)
+        site.space = jit::make_space(site.op, model_);  // the policy may hold it already
     if (site.space == nullptr || site.space->sketch_count() == 0) {
         site.stage = Site::Stage::closed;
         site.note = "no sketch fits the operation";
@@ -219,7 +254,10 @@ bool Workshop::zero_trial(Site& site) {
     std::vector<jit::Schedule> schedules;
     bool forced = false;
     if (!settings_.options.force.empty()) {
-        if (auto schedule = jit::Schedule::parse(settings_.options.force)) { schedules = {*schedule}; forced = true; }
+        if (auto schedule = jit::Schedule::parse(settings_.options.force)) {
+            schedules = {*schedule};
+            forced = true;
+        }
     }
     if (schedules.empty()) schedules = draft(site, kZeroTrialDrafts, true, layout_of(site));
     if (schedules.empty()) schedules = draft(site, kZeroTrialDrafts, false, layout_of(site));
@@ -241,7 +279,8 @@ bool Workshop::zero_trial(Site& site) {
                 site.refused.insert(jit::hash_of(schedule));
                 continue;
             }
-            if (families_[site.family].layout == 0) families_[site.family].layout = prepared->plan.frozen[WHET_B].id;
+            if (families_[site.family].layout == 0)
+                families_[site.family].layout = prepared->plan.frozen[WHET_B].id;
             site.best = std::move(prepared->candidate);
             site.has_best = true;
             site.timed = false;
@@ -273,6 +312,27 @@ void Workshop::send_offer(Site& site, OfferKind kind) {
     offer.bound_ns = site.bound_ns;
     site.offered_ns = site.best_ns;
     outbox_.offer(offer);
+    if (!settings_.options.dump_directory.empty()) dump(site);
+}
+
+/// WHET_DUMP: one file a site with the last offer: schedule, nest, microkernels with their
+/// disassembly.
+void Workshop::dump(const Site& site) {
+    char name[32];
+    std::snprintf(name, sizeof(name), "/%016llx.txt", static_cast<unsigned long long>(site.id));
+    std::ofstream file(settings_.options.dump_directory + name, std::ios::trunc);
+    file << "schedule " << site.best.schedule.print() << "\ntime_ns " << site.best_ns << "\n\n";
+    if (auto plan = jit::lower(site.op, site.best.schedule, settings_.isa))
+        file << jit::print_plan(*plan);
+    for (const KernelRef& kernel : site.best.kernels) {
+        file << "\nmicrokernel " << kernel->blob.spec.print() << "\n";
+        if (auto report = kernels_.inspect(*kernel)) file << report->disassembly;
+    }
+    file.flush();
+    if (file.good()) return;
+    outbox_.log(base::Level::warning,
+                "WHET_DUMP=" + settings_.options.dump_directory + " cannot be written");
+    settings_.options.dump_directory.clear();
 }
 
 void Workshop::save(const Site& site) {
@@ -294,7 +354,8 @@ void Workshop::save(const Site& site) {
         blobs.push_back(kernel->blob);
     }
     if (auto saved = store_->save(plan, blobs); !saved) {
-        outbox_.log(base::Level::warning, "store unwritable, tuning without it: " + saved.error().message);
+        outbox_.log(base::Level::warning,
+                    "store unwritable, tuning without it: " + saved.error().message);
         store_.reset();
     }
 }
@@ -303,7 +364,8 @@ void Workshop::quarantine(Site& site, const std::string& schedule, const std::st
     auto parsed = jit::Schedule::parse(schedule);
     if (!parsed) return;
     site.refused.insert(jit::hash_of(*parsed));
-    if (store_ != nullptr) (void)store_->quarantine({site.op, jit::hash_of(*parsed), reason}, schedule);
+    if (store_ != nullptr)
+        (void)store_->quarantine({site.op, jit::hash_of(*parsed), reason}, schedule);
 }
 
 void Workshop::take_verdict(const VerdictMessage& message) {
@@ -313,24 +375,31 @@ void Workshop::take_verdict(const VerdictMessage& message) {
     switch (message.kind) {
         case VerdictKind::adopted:
             if (about_best) save(*site);
-            if (store_ != nullptr) (void)store_->set_state(site->op, message.schedule, PlanState::adopted);
+            if (store_ != nullptr)
+                (void)store_->set_state(site->op, message.schedule, PlanState::adopted);
             break;
         case VerdictKind::declined:
-            // Right, and the forge's own best: later wins are still measured against it, but it is not offered again.
-            if (store_ != nullptr) (void)store_->set_state(site->op, message.schedule, PlanState::declined);
+            // Right, and the forge's own best: later wins are still measured against it, but it is
+            // not offered again.
+            if (store_ != nullptr)
+                (void)store_->set_state(site->op, message.schedule, PlanState::declined);
             break;
         case VerdictKind::rolled_back: {
             auto schedule = jit::Schedule::parse(message.schedule);
             if (schedule) site->refused.insert(jit::hash_of(*schedule));
-            if (store_ != nullptr) (void)store_->set_state(site->op, message.schedule, PlanState::declined);
+            if (store_ != nullptr)
+                (void)store_->set_state(site->op, message.schedule, PlanState::declined);
             break;
         }
         case VerdictKind::wrong:
             ++rejected_wrong_;
             ++site->rejected;
-            outbox_.log(base::Level::warning, "quarantined after a wrong result in the program: " + message.schedule);
-            // A planted candidate shares its schedule with the plan that it copied: only the code is to blame.
-            if (site->planted != message.schedule) quarantine(*site, message.schedule, "wrong result in the program");
+            outbox_.log(base::Level::warning,
+                        "quarantined after a wrong result in the program: " + message.schedule);
+            // A planted candidate shares its schedule with the plan that it copied: only the code
+            // is to blame.
+            if (site->planted != message.schedule)
+                quarantine(*site, message.schedule, "wrong result in the program");
             if (about_best || site->planted == message.schedule) {
                 site->has_best = false;
                 site->timed = false;
@@ -343,7 +412,8 @@ void Workshop::take_verdict(const VerdictMessage& message) {
             }
             break;
         case VerdictKind::original_kept:
-            if (store_ != nullptr) (void)store_->set_state(site->op, message.schedule, PlanState::original_kept);
+            if (store_ != nullptr)
+                (void)store_->set_state(site->op, message.schedule, PlanState::original_kept);
             site->stage = Site::Stage::closed;
             site->note = "the family stays with the original";
             break;
@@ -370,7 +440,8 @@ void Workshop::count_refusal(Site& site, const TrialResult& result, const std::s
 void Workshop::plant(const PlantMessage& message) {
     Site* site = find_site(message.site);
     if (site == nullptr || !settings_.options.test_hooks) {
-        outbox_.log(base::Level::warning, site == nullptr ? "planted for an unknown site" : "WHET_TEST_HOOKS is not 1");
+        outbox_.log(base::Level::warning,
+                    site == nullptr ? "planted for an unknown site" : "WHET_TEST_HOOKS is not 1");
         return;
     }
     const auto refuse = [&](const std::string& reason) {
@@ -388,7 +459,8 @@ void Workshop::plant(const PlantMessage& message) {
             return refuse("the code is not proven and this forge cannot contain it");
         }
         const uint64_t before = kernels_.rejected_static();
-        auto kernel = kernels_.plant(candidate.kernels[0]->blob.spec, message.content, message.skip_static != 0);
+        auto kernel = kernels_.plant(candidate.kernels[0]->blob.spec, message.content,
+                                     message.skip_static != 0);
         rejected_planted_ -= kernels_.rejected_static() - before;  // counted once, as static
         if (!kernel) return refuse(kernel.error().message);
         const uint64_t replaced = candidate.kernels[0]->id;
@@ -408,7 +480,8 @@ void Workshop::plant(const PlantMessage& message) {
     options.measure = false;
     options.reference_budget_ns = kPlantReferenceNs;
     const TrialResult own = run_trial(*site, site->best, nullptr, options);
-    if (own.verdict != Verdict::right) return refuse("the plan it replaces is not right itself: " + own.reason);
+    if (own.verdict != Verdict::right)
+        return refuse("the plan it replaces is not right itself: " + own.reason);
     options.measure = true;
     const TrialResult result = run_trial(*site, candidate, &site->best, options);
     if (result.verdict != Verdict::right) {
@@ -440,8 +513,9 @@ StatusMessage Workshop::status() const {
     status.peak_gflops = stored_.machine.peak_gflops;
     status.stream_gbs = stored_.machine.stream_gbs;
     for (const auto& [id, site] : sites_) {
-        const bool settled = site->stage == Site::Stage::closed || site->stage == Site::Stage::rested ||
-                             (site->task >= 0 && policy_->settled(site->task) && site->deferred.empty());
+        const bool settled =
+            site->stage == Site::Stage::closed || site->stage == Site::Stage::rested ||
+            (site->task >= 0 && policy_->settled(site->task) && site->deferred.empty());
         settled ? ++status.sites_settled : ++status.sites_open;
     }
     status.working_on = working_on_;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The forge's work, without its socket: sites, zero-trial plans, the search, planted candidates, verdicts, the store.
+// The forge's work, without its socket: sites, zero-trial plans, the search, planted candidates,
+// verdicts, the store.
 #pragma once
 
 #include <cstdint>
@@ -36,39 +37,40 @@ public:
 struct WorkshopSettings {
     base::Options options;
     jit::Isa isa = jit::Isa::portable;
-    std::string directory;   ///< of microkernels.bin and libwhet_llvm.so
+    std::string directory;  ///< of microkernels.bin and libwhet_llvm.so
     bool own_process = false;
 };
 
 /// One operation of the program.
 struct Site {
     enum class Stage : uint8_t {
-        fresh,     ///< nothing was tried
-        served,    ///< a plan was offered (or none can be)
-        rested,    ///< served from the store, with a long search behind it: left alone until the program's load grows
-        open,      ///< the search knows it
-        closed,    ///< nothing more is done: unsupported, kept by the original, forced
+        fresh,   ///< nothing was tried
+        served,  ///< a plan was offered (or none can be)
+        rested,  ///< served from the store, with a long search behind it: left alone until the
+                 ///< program's load grows
+        open,    ///< the search knows it
+        closed,  ///< nothing more is done: unsupported, kept by the original, forced
     };
     SiteId id = 0;
     SiteId family = 0;
     whet_op op{};
     Stage stage = Stage::fresh;
-    std::string note;                      ///< why nothing is done, or what was refused last
+    std::string note;  ///< why nothing is done, or what was refused last
     std::unique_ptr<jit::ScheduleSpace> space;
-    int task = -1;                         ///< of the policy
+    int task = -1;  ///< of the policy
     Candidate best;
     bool has_best = false;
-    bool timed = false;                    ///< best_ns was measured in this process
+    bool timed = false;  ///< best_ns was measured in this process
     double best_ns = 0, bound_ns = 0;
-    double offered_ns = 0;                 ///< best_ns when the last offer was made
-    double ratio = 0, low = 0, high = 0;   ///< of the last win
+    double offered_ns = 0;                ///< best_ns when the last offer was made
+    double ratio = 0, low = 0, high = 0;  ///< of the last win
     double calls_per_s = 0, total_ns = 0;
-    double settled_total_ns = 0;           ///< total_ns when it was settled
+    double settled_total_ns = 0;  ///< total_ns when it was settled
     int64_t trials = 0, stored_trials = 0;
     uint64_t rejected = 0;
-    std::unordered_set<uint64_t> refused;  ///< schedule hashes that must not be offered (again)
-    std::deque<policy::Proposal> deferred; ///< proposals that wait for a compile
-    std::string planted;                   ///< schedule of a planted candidate that was offered
+    std::unordered_set<uint64_t> refused;   ///< schedule hashes that must not be offered (again)
+    std::deque<policy::Proposal> deferred;  ///< proposals that wait for a compile
+    std::string planted;                    ///< schedule of a planted candidate that was offered
 };
 
 /// Sites that differ only in symbolic extents share the packed layout of a frozen operand.
@@ -80,8 +82,8 @@ struct Family {
 /// Does the work step by step on the calling thread; not thread-safe.
 class Workshop {
 public:
-    Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> executor, std::unique_ptr<Store> store,
-             Outbox& outbox);
+    Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> executor,
+             std::unique_ptr<Store> store, Outbox& outbox);
     ~Workshop();
 
     /// A site became known. Offers its stored plan at once, when there is one.
@@ -90,7 +92,8 @@ public:
     void take_verdict(const VerdictMessage& message);
     void plant(const PlantMessage& message);
 
-    /// Does one unit of work, at most a few trials: first zero-trial plans, then the search. False: nothing to do.
+    /// Does one unit of work, at most a few trials: first zero-trial plans, then the search. False:
+    /// nothing to do.
     bool step();
     /// A step of the search on one site; false when it is settled or closed.
     bool step_site(Site& site);
@@ -122,16 +125,21 @@ private:
     bool open_site(Site& site);
     void decide_layout(Site& site);
     bool try_proposal(Site& site, const policy::Proposal& proposal, bool may_compile);
-    void judge(Site& site, const policy::Proposal& proposal, PreparedPlan& prepared, const TrialResult& result);
+    void judge(Site& site, const policy::Proposal& proposal, PreparedPlan& prepared,
+               const TrialResult& result);
     void send_offer(Site& site, OfferKind kind);
     void settle(Site& site);
+    void dump(const Site& site);
     bool layout_fits(const Site& site, const jit::Plan& plan) const;
-    base::Result<PreparedPlan> prepare(const Site& site, const jit::Schedule& schedule, bool may_compile);
-    TrialResult run_trial(Site& site, const Candidate& candidate, const Candidate* incumbent, const TrialOptions& options);
+    base::Result<PreparedPlan> prepare(const Site& site, const jit::Schedule& schedule,
+                                       bool may_compile);
+    TrialResult run_trial(Site& site, const Candidate& candidate, const Candidate* incumbent,
+                          const TrialOptions& options);
     void count_refusal(Site& site, const TrialResult& result, const std::string& what);
     void quarantine(Site& site, const std::string& schedule, const std::string& reason);
     /// The analytical draft; with a layout, only schedules whose frozen operand is packed so.
-    std::vector<jit::Schedule> draft(const Site& site, size_t count, bool ready_only, uint64_t layout);
+    std::vector<jit::Schedule> draft(const Site& site, size_t count, bool ready_only,
+                                     uint64_t layout);
     uint64_t layout_of(const Site& site) const;
     bool compile_allowed() const;
     double compute_bound_ns(const Site& site) const;
@@ -144,7 +152,8 @@ private:
     KernelSource kernels_;
     std::unique_ptr<policy::Policy> policy_;
     jit::MachineModel model_;
-    std::map<SiteId, std::unique_ptr<Site>> sites_;  ///< ordered: decisions must not follow a hash table
+    std::map<SiteId, std::unique_ptr<Site>>
+        sites_;  ///< ordered: decisions must not follow a hash table
     std::map<SiteId, Family> families_;
     std::unordered_map<int, Site*> site_of_task_;
     std::deque<SiteId> fresh_;

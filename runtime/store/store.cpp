@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store: schedules, blobs, timings and verdicts of earlier runs, in one SQLite file shared by many processes.
+// The store: schedules, blobs, timings and verdicts of earlier runs, in one SQLite file shared by
+// many processes.
 #include "runtime/store/store.hpp"
 
 #include <fcntl.h>
@@ -51,12 +52,15 @@ public:
     Statement& operator=(const Statement&) = delete;
 
     Statement& text(std::string_view value) {
-        return note(sqlite3_bind_text64(statement_, ++bound_, value.data(), value.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
+        return note(sqlite3_bind_text64(statement_, ++bound_, value.data(), value.size(),
+                                        SQLITE_TRANSIENT, SQLITE_UTF8));
     }
     Statement& blob(const void* data, size_t bytes) {
         return note(sqlite3_bind_blob64(statement_, ++bound_, data, bytes, SQLITE_TRANSIENT));
     }
-    Statement& integer(int64_t value) { return note(sqlite3_bind_int64(statement_, ++bound_, value)); }
+    Statement& integer(int64_t value) {
+        return note(sqlite3_bind_int64(statement_, ++bound_, value));
+    }
     Statement& real(double value) { return note(sqlite3_bind_double(statement_, ++bound_, value)); }
 
     /// True while there is a row; false at the end or on an error (then failed()).
@@ -65,9 +69,12 @@ public:
         status_ = sqlite3_step(statement_);
         return status_ == SQLITE_ROW;
     }
-    bool failed() const { return status_ != SQLITE_OK && status_ != SQLITE_ROW && status_ != SQLITE_DONE; }
+    bool failed() const {
+        return status_ != SQLITE_OK && status_ != SQLITE_ROW && status_ != SQLITE_DONE;
+    }
     base::Result<void> run() {
-        while (step()) {}
+        while (step()) {
+        }
         if (failed()) return make_error(Code::io_error, "store: %s", sqlite3_errmsg(database_));
         return {};
     }
@@ -76,7 +83,8 @@ public:
     double column_real(int column) { return sqlite3_column_double(statement_, column); }
     std::string_view column_bytes(int column) {
         const void* data = sqlite3_column_blob(statement_, column);
-        return {static_cast<const char*>(data), static_cast<size_t>(sqlite3_column_bytes(statement_, column))};
+        return {static_cast<const char*>(data),
+                static_cast<size_t>(sqlite3_column_bytes(statement_, column))};
     }
 
 private:
@@ -98,7 +106,8 @@ base::Result<void> make_folder(const std::string& path) {
     if (stat(folder.c_str(), &status) != 0) {
         WHET_TRY_VOID(make_folder(folder));
         if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-            return make_error(Code::io_error, "cannot make folder %s: %s", folder.c_str(), std::strerror(errno));
+            return make_error(Code::io_error, "cannot make folder %s: %s", folder.c_str(),
+                              std::strerror(errno));
         }
     }
     return {};
@@ -107,25 +116,30 @@ base::Result<void> make_folder(const std::string& path) {
 /// Opens (and makes, 0600) a file that only we may write.
 base::Result<base::UniqueFd> open_own_file(const std::string& path) {
     base::UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) return make_error(Code::io_error, "cannot open %s: %s", path.c_str(), std::strerror(errno));
+    if (!file)
+        return make_error(Code::io_error, "cannot open %s: %s", path.c_str(), std::strerror(errno));
     struct stat status{};
     if (fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
         return make_error(Code::io_error, "%s is not a regular file", path.c_str());
     }
     if (status.st_uid != geteuid()) {
-        return make_error(Code::io_error, "%s belongs to user %u, expected %u", path.c_str(), status.st_uid, geteuid());
+        return make_error(Code::io_error, "%s belongs to user %u, expected %u", path.c_str(),
+                          status.st_uid, geteuid());
     }
     if ((status.st_mode & 022) != 0) {
-        return make_error(Code::io_error, "%s is writable for others, expected mode 0600", path.c_str());
+        return make_error(Code::io_error, "%s is writable for others, expected mode 0600",
+                          path.c_str());
     }
     return file;
 }
 
-/// The key of the blobs' hashes: made once, kept beside the store, so that a copied store holds only hints.
+/// The key of the blobs' hashes: made once, kept beside the store, so that a copied store holds
+/// only hints.
 base::Result<std::string> load_key(const std::string& path) {
     const std::string key_path = path + ".key";
     WHET_TRY(const base::UniqueFd file, open_own_file(key_path));
-    if (flock(file.get(), LOCK_EX) != 0) return make_error(Code::io_error, "cannot lock %s", key_path.c_str());
+    if (flock(file.get(), LOCK_EX) != 0)
+        return make_error(Code::io_error, "cannot lock %s", key_path.c_str());
     std::string key(sizeof(base::HashKey), '\0');  // the lock goes with the descriptor
     const ssize_t got = pread(file.get(), key.data(), key.size(), 0);
     if (got == static_cast<ssize_t>(key.size())) return key;
@@ -133,7 +147,8 @@ base::Result<std::string> load_key(const std::string& path) {
         return make_error(Code::io_error, "no random bytes for %s", key_path.c_str());
     }
     if (pwrite(file.get(), key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) {
-        return make_error(Code::io_error, "cannot write %s: %s", key_path.c_str(), std::strerror(errno));
+        return make_error(Code::io_error, "cannot write %s: %s", key_path.c_str(),
+                          std::strerror(errno));
     }
     return key;
 }
@@ -164,9 +179,11 @@ bool read_op(std::string_view bytes, whet_op* op) {
 
 std::string machine_key(jit::Isa isa) {
     const base::Host host = base::describe_host();
-    return host.cpu + " l1=" + std::to_string(host.caches.l1_data_bytes) + " l2=" + std::to_string(host.caches.l2_bytes) +
+    return host.cpu + " l1=" + std::to_string(host.caches.l1_data_bytes) +
+           " l2=" + std::to_string(host.caches.l2_bytes) +
            " l3=" + std::to_string(host.caches.last_level_bytes) + " isa=" + jit::isa_name(isa) +
-           " generator=" + std::to_string(jit::kGeneratorVersion) + " numerics=" + std::to_string(jit::kNumericsVersion);
+           " generator=" + std::to_string(jit::kGeneratorVersion) +
+           " numerics=" + std::to_string(jit::kNumericsVersion);
 }
 
 Store::Store(sqlite3* database, std::string machine_key, std::string blob_key)
@@ -181,9 +198,12 @@ base::Result<void> Store::execute(const char* statements) const {
     return {};
 }
 
-base::Result<std::unique_ptr<Store>> Store::open(const std::string& path, const std::string& machine_key) {
+base::Result<std::unique_ptr<Store>> Store::open(const std::string& path,
+                                                 const std::string& machine_key) {
     WHET_TRY_VOID(make_folder(path));
-    { WHET_TRY(const base::UniqueFd file, open_own_file(path)); }
+    {
+        WHET_TRY(const base::UniqueFd file, open_own_file(path));
+    }
     WHET_TRY(std::string key, load_key(path));
 
     sqlite3* database = nullptr;
@@ -191,7 +211,8 @@ base::Result<std::unique_ptr<Store>> Store::open(const std::string& path, const 
     const int opened = sqlite3_open_v2(path.c_str(), &database, flags, nullptr);
     std::unique_ptr<Store> store(new Store(database, machine_key, std::move(key)));
     if (opened != SQLITE_OK) {
-        return make_error(Code::io_error, "cannot open %s: %s", path.c_str(), sqlite3_errmsg(database));
+        return make_error(Code::io_error, "cannot open %s: %s", path.c_str(),
+                          sqlite3_errmsg(database));
     }
     sqlite3_busy_timeout(database, kBusyTimeoutMs);
 
@@ -200,7 +221,8 @@ base::Result<std::unique_ptr<Store>> Store::open(const std::string& path, const 
         Statement statement(database, "PRAGMA user_version");
         if (statement.step()) version = statement.column_integer(0);
         if (statement.failed()) {
-            return make_error(Code::io_error, "cannot read %s: %s", path.c_str(), sqlite3_errmsg(database));
+            return make_error(Code::io_error, "cannot read %s: %s", path.c_str(),
+                              sqlite3_errmsg(database));
         }
     }
     if (version > kSchemaVersion) {
@@ -219,8 +241,8 @@ base::Result<std::unique_ptr<Store>> Store::open(const std::string& path, const 
 
 std::string Store::digest_of(const jit::Blob& blob) const {
     // The words before the code say what the hash vouches for.
-    std::string text = "checked " + machine_key_ + " " + blob.spec.print() + " " + std::to_string(blob.entry) + " " +
-                       std::to_string(blob.text_bytes) + "\n";
+    std::string text = "checked " + machine_key_ + " " + blob.spec.print() + " " +
+                       std::to_string(blob.entry) + " " + std::to_string(blob.text_bytes) + "\n";
     text.append(reinterpret_cast<const char*>(blob.bytes.data()), blob.bytes.size());
     base::HashKey key;
     std::memcpy(key.data(), blob_key_.data(), key.size());
@@ -230,10 +252,14 @@ std::string Store::digest_of(const jit::Blob& blob) const {
 
 base::Result<StoreContents> Store::load() const {
     StoreContents contents;
-    const auto failed = [&] { return make_error(Code::io_error, "store: %s", sqlite3_errmsg(database_)); };
+    const auto failed = [&] {
+        return make_error(Code::io_error, "store: %s", sqlite3_errmsg(database_));
+    };
     {
-        Statement rows(database_, "SELECT op, schedule, state, time_ns, ratio, low, high, bound_ns, trials, conditions, "
-                                  "kernels FROM plans WHERE machine = ?");
+        Statement rows(
+            database_,
+            "SELECT op, schedule, state, time_ns, ratio, low, high, bound_ns, trials, conditions, "
+            "kernels FROM plans WHERE machine = ?");
         rows.text(machine_key_);
         while (rows.step()) {
             StoredPlan plan;
@@ -253,24 +279,33 @@ base::Result<StoreContents> Store::load() const {
         if (rows.failed()) return failed();
     }
     {
-        Statement rows(database_, "SELECT spec, entry, text_bytes, bytes, digest FROM blobs WHERE machine = ?");
+        Statement rows(
+            database_,
+            "SELECT spec, entry, text_bytes, bytes, digest FROM blobs WHERE machine = ?");
         rows.text(machine_key_);
         while (rows.step()) {
             jit::Blob blob;
             auto spec = jit::MicrokernelSpec::parse(rows.column_bytes(0));
-            if (!spec) { ++contents.refused_blobs; continue; }
+            if (!spec) {
+                ++contents.refused_blobs;
+                continue;
+            }
             blob.spec = *spec;
             blob.entry = static_cast<uint32_t>(rows.column_integer(1));
             blob.text_bytes = static_cast<uint32_t>(rows.column_integer(2));
             const std::string_view bytes = rows.column_bytes(3);
             blob.bytes.assign(bytes.begin(), bytes.end());
-            if (digest_of(blob) != rows.column_bytes(4)) { ++contents.refused_blobs; continue; }
+            if (digest_of(blob) != rows.column_bytes(4)) {
+                ++contents.refused_blobs;
+                continue;
+            }
             contents.blobs.push_back(std::move(blob));
         }
         if (rows.failed()) return failed();
     }
     {
-        Statement rows(database_, "SELECT op, schedule_hash, reason FROM quarantine WHERE machine = ?");
+        Statement rows(database_,
+                       "SELECT op, schedule_hash, reason FROM quarantine WHERE machine = ?");
         rows.text(machine_key_);
         while (rows.step()) {
             QuarantinedPlan plan;
@@ -291,36 +326,64 @@ base::Result<StoreContents> Store::load() const {
 base::Result<void> Store::save(const StoredPlan& plan, const std::vector<jit::Blob>& blobs) {
     WHET_TRY_VOID(execute("BEGIN IMMEDIATE"));
     auto result = [&]() -> base::Result<void> {
-        Statement row(database_, "INSERT OR REPLACE INTO plans(machine, op, schedule, state, time_ns, ratio, low, high, "
-                                 "bound_ns, trials, conditions, kernels) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)");
-        row.text(machine_key_).blob(&plan.op, sizeof(plan.op)).text(plan.schedule)
-            .integer(static_cast<int64_t>(plan.state)).real(plan.time_ns).real(plan.ratio).real(plan.low)
-            .real(plan.high).real(plan.bound_ns).integer(plan.trials).text(plan.conditions)
+        Statement row(
+            database_,
+            "INSERT OR REPLACE INTO plans(machine, op, schedule, state, time_ns, ratio, low, high, "
+            "bound_ns, trials, conditions, kernels) VALUES(?,?,?,?,?,?,?,?,?,?,?,?)");
+        row.text(machine_key_)
+            .blob(&plan.op, sizeof(plan.op))
+            .text(plan.schedule)
+            .integer(static_cast<int64_t>(plan.state))
+            .real(plan.time_ns)
+            .real(plan.ratio)
+            .real(plan.low)
+            .real(plan.high)
+            .real(plan.bound_ns)
+            .integer(plan.trials)
+            .text(plan.conditions)
             .text(join_lines(plan.kernels));
         WHET_TRY_VOID(row.run());
         for (const jit::Blob& blob : blobs) {
             const std::string digest = digest_of(blob);
-            Statement insert(database_, "INSERT OR REPLACE INTO blobs(machine, spec, entry, text_bytes, bytes, digest) "
-                                        "VALUES(?,?,?,?,?,?)");
-            insert.text(machine_key_).text(blob.spec.print()).integer(blob.entry).integer(blob.text_bytes)
-                .blob(blob.bytes.data(), blob.bytes.size()).blob(digest.data(), digest.size());
+            Statement insert(
+                database_,
+                "INSERT OR REPLACE INTO blobs(machine, spec, entry, text_bytes, bytes, digest) "
+                "VALUES(?,?,?,?,?,?)");
+            insert.text(machine_key_)
+                .text(blob.spec.print())
+                .integer(blob.entry)
+                .integer(blob.text_bytes)
+                .blob(blob.bytes.data(), blob.bytes.size())
+                .blob(digest.data(), digest.size());
             WHET_TRY_VOID(insert.run());
         }
         return execute("COMMIT");
     }();
-    if (!result) { const auto ignored = execute("ROLLBACK"); (void)ignored; }
+    if (!result) {
+        const auto ignored = execute("ROLLBACK");
+        (void)ignored;
+    }
     return result;
 }
 
-base::Result<void> Store::set_state(const whet_op& op, const std::string& schedule, PlanState state) {
-    Statement row(database_, "UPDATE plans SET state = ? WHERE machine = ? AND op = ? AND schedule = ?");
-    row.integer(static_cast<int64_t>(state)).text(machine_key_).blob(&op, sizeof(op)).text(schedule);
+base::Result<void> Store::set_state(const whet_op& op, const std::string& schedule,
+                                    PlanState state) {
+    Statement row(database_,
+                  "UPDATE plans SET state = ? WHERE machine = ? AND op = ? AND schedule = ?");
+    row.integer(static_cast<int64_t>(state))
+        .text(machine_key_)
+        .blob(&op, sizeof(op))
+        .text(schedule);
     return row.run();
 }
 
 base::Result<void> Store::quarantine(const QuarantinedPlan& plan, const std::string& schedule) {
-    Statement row(database_, "INSERT OR REPLACE INTO quarantine(machine, op, schedule_hash, reason) VALUES(?,?,?,?)");
-    row.text(machine_key_).blob(&plan.op, sizeof(plan.op)).integer(static_cast<int64_t>(plan.schedule_hash))
+    Statement row(
+        database_,
+        "INSERT OR REPLACE INTO quarantine(machine, op, schedule_hash, reason) VALUES(?,?,?,?)");
+    row.text(machine_key_)
+        .blob(&plan.op, sizeof(plan.op))
+        .integer(static_cast<int64_t>(plan.schedule_hash))
         .text(plan.reason);
     WHET_TRY_VOID(row.run());
     Statement drop(database_, "DELETE FROM plans WHERE machine = ? AND op = ? AND schedule = ?");
@@ -329,7 +392,9 @@ base::Result<void> Store::quarantine(const QuarantinedPlan& plan, const std::str
 }
 
 base::Result<void> Store::save_machine(const MachineRecord& record) {
-    Statement row(database_, "INSERT OR REPLACE INTO machines(machine, peak_gflops, stream_gbs) VALUES(?,?,?)");
+    Statement row(
+        database_,
+        "INSERT OR REPLACE INTO machines(machine, peak_gflops, stream_gbs) VALUES(?,?,?)");
     row.text(machine_key_).real(record.peak_gflops).real(record.stream_gbs);
     return row.run();
 }

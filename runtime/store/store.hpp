@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store: schedules, blobs, timings and verdicts of earlier runs, in one SQLite file shared by many processes.
+// The store: schedules, blobs, timings and verdicts of earlier runs, in one SQLite file shared by
+// many processes.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +28,13 @@ enum class PlanState : uint8_t {
 /// One plan of one operation on one machine.
 struct StoredPlan {
     whet_op op{};
-    std::string schedule;          ///< as text
+    std::string schedule;  ///< as text
     PlanState state = PlanState::offered;
-    double time_ns = 0;            ///< of one call: cold weights, warm activations
+    double time_ns = 0;                   ///< of one call: cold weights, warm activations
     double ratio = 0, low = 0, high = 0;  ///< against the incumbent of then; 0 when none
     double bound_ns = 0;
-    int64_t trials = 0;            ///< spent on the operation so far
-    std::string conditions;        ///< how it was timed, for people
+    int64_t trials = 0;                ///< spent on the operation so far
+    std::string conditions;            ///< how it was timed, for people
     std::vector<std::string> kernels;  ///< specs of its microkernels, as text
 };
 
@@ -51,31 +52,36 @@ struct MachineRecord {
 
 /// Everything that a warm start needs, read by one query per table.
 struct StoreContents {
-    std::vector<StoredPlan> plans;          ///< the newest row of each operation
-    std::vector<jit::Blob> blobs;           ///< only those whose keyed hash fits
+    std::vector<StoredPlan> plans;  ///< the newest row of each operation
+    std::vector<jit::Blob> blobs;   ///< only those whose keyed hash fits
     std::vector<QuarantinedPlan> quarantine;
-    MachineRecord machine;                  ///< zeros when unknown
-    size_t refused_blobs = 0;               ///< made elsewhere or altered: their plans are hints, to be built again
+    MachineRecord machine;  ///< zeros when unknown
+    size_t refused_blobs =
+        0;  ///< made elsewhere or altered: their plans are hints, to be built again
 };
 
-/// One connection to a store file. Rows are kept per machine key (CPU, caches, ISA, generator and numerics versions).
-/// A file that is missing is made (0600, its folder 0700). Not thread-safe; no handle may cross a fork.
+/// One connection to a store file. Rows are kept per machine key (CPU, caches, ISA, generator and
+/// numerics versions). A file that is missing is made (0600, its folder 0700). Not thread-safe; no
+/// handle may cross a fork.
 class Store {
 public:
-    /// io_error: foreign owner, unwritable, corrupt, made by a newer version; the message is one line for the user.
-    static base::Result<std::unique_ptr<Store>> open(const std::string& path, const std::string& machine_key);
+    /// io_error: foreign owner, unwritable, corrupt, made by a newer version; the message is one
+    /// line for the user.
+    static base::Result<std::unique_ptr<Store>> open(const std::string& path,
+                                                     const std::string& machine_key);
     ~Store();
     Store(const Store&) = delete;
     Store& operator=(const Store&) = delete;
 
     /// Reads all rows of the machine key. About 5 us a plan.
     base::Result<StoreContents> load() const;
-    /// Writes a plan (replacing the operation's row) and those of its blobs that are not stored yet. The blobs must have
-    /// passed the static check: the keyed hash says so. One transaction.
+    /// Writes a plan (replacing the operation's row) and those of its blobs that are not stored
+    /// yet. The blobs must have passed the static check: the keyed hash says so. One transaction.
     base::Result<void> save(const StoredPlan& plan, const std::vector<jit::Blob>& blobs);
     /// Changes the state of an operation's row if it still holds `schedule`.
     base::Result<void> set_state(const whet_op& op, const std::string& schedule, PlanState state);
-    /// Quarantines a schedule for an operation and drops the operation's row if it holds that schedule.
+    /// Quarantines a schedule for an operation and drops the operation's row if it holds that
+    /// schedule.
     base::Result<void> quarantine(const QuarantinedPlan& plan, const std::string& schedule);
     base::Result<void> save_machine(const MachineRecord& record);
 

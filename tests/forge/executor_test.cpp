@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of verification and containment: right plans pass, and every bad candidate of cases.md harms only its worker.
+// Tests of verification and containment: right plans pass, and every bad candidate of cases.md
+// harms only its worker.
 #include "runtime/forge/executor.hpp"
 
 #include <chrono>
@@ -29,7 +30,8 @@ std::vector<jit::Schedule> drafts(const whet_op& op, jit::Isa isa, size_t count)
     jit::MachineModel model;
     model.isa = isa;
     const auto space = jit::make_space(op, model);
-    return space == nullptr ? std::vector<jit::Schedule>() : jit::analytical_draft(*space, count, nullptr, nullptr);
+    return space == nullptr ? std::vector<jit::Schedule>()
+                            : jit::analytical_draft(*space, count, nullptr, nullptr);
 }
 
 struct OpCase {
@@ -57,9 +59,12 @@ INSTANTIATE_TEST_SUITE_P(
     Ops, PortablePlans,
     testing::Values(OpCase{"one", matmul_op(1, 1, 1)}, OpCase{"prime", matmul_op(13, 37, 29)},
                     OpCase{"frozen_transposed", matmul_op(9, 33, 40, true, true)},
-                    OpCase{"two_segments", matmul_op(5, 700, 17)}, OpCase{"beta", matmul_op(7, 20, 19, false, false, 2)},
-                    OpCase{"gaps", matmul_op(7, 20, 19, false, false, 0, 32)}, OpCase{"conv", conv_op(8, 6, 9, 3, 1, 1)},
-                    OpCase{"conv_strided", conv_op(5, 7, 11, 3, 2, 1)}, OpCase{"depthwise", conv_op(6, 6, 10, 3, 1, 1, 6)},
+                    OpCase{"two_segments", matmul_op(5, 700, 17)},
+                    OpCase{"beta", matmul_op(7, 20, 19, false, false, 2)},
+                    OpCase{"gaps", matmul_op(7, 20, 19, false, false, 0, 32)},
+                    OpCase{"conv", conv_op(8, 6, 9, 3, 1, 1)},
+                    OpCase{"conv_strided", conv_op(5, 7, 11, 3, 2, 1)},
+                    OpCase{"depthwise", conv_op(6, 6, 10, 3, 1, 1, 6)},
                     OpCase{"softmax", softmax_op(7, 33)}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -95,16 +100,20 @@ struct BadCase {
     Verdict verdict;
 };
 
-// mov rax, [rdi + 16] (dst); mov dword [rax + 4 * 8 * 16], 1.0f; ret: one element past an 8 x 16 result
-const std::vector<uint8_t> kPastEnd = {0x48, 0x8b, 0x47, 0x10, 0xc7, 0x80, 0x00, 0x02, 0, 0, 0, 0, 0x80, 0x3f, 0xc3};
+// mov rax, [rdi + 16] (dst); mov dword [rax + 4 * 8 * 16], 1.0f; ret: one element past an 8 x 16
+// result
+const std::vector<uint8_t> kPastEnd = {0x48, 0x8b, 0x47, 0x10, 0xc7, 0x80, 0x00, 0x02,
+                                       0,    0,    0,    0,    0x80, 0x3f, 0xc3};
 // mov rax, [rdi + 16]; mov dword [rax], 1.0f; ret: one right-looking element, the rest left alone
-const std::vector<uint8_t> kWritesOne = {0x48, 0x8b, 0x47, 0x10, 0xc7, 0x00, 0, 0, 0x80, 0x3f, 0xc3};
+const std::vector<uint8_t> kWritesOne = {0x48, 0x8b, 0x47, 0x10, 0xc7, 0x00,
+                                         0,    0,    0x80, 0x3f, 0xc3};
 // mov rax, [rdi]; mov dword [rax], 0; ret: writes to a source
 const std::vector<uint8_t> kWritesSource = {0x48, 0x8b, 0x07, 0xc7, 0x00, 0, 0, 0, 0, 0xc3};
 // mmap(0, 100 GB, RW, PRIVATE | ANONYMOUS, -1, 0), then a write to what it gave
-const std::vector<uint8_t> kBomb = {0xb8, 9, 0, 0, 0, 0x31, 0xff, 0x48, 0xbe, 0, 0, 0, 0, 0x19, 0, 0, 0, 0xba, 3, 0, 0, 0,
-                                    0x41, 0xba, 0x22, 0, 0, 0, 0x49, 0xc7, 0xc0, 0xff, 0xff, 0xff, 0xff, 0x45, 0x31, 0xc9,
-                                    0x0f, 0x05, 0xc6, 0x00, 1, 0xc3};
+const std::vector<uint8_t> kBomb = {
+    0xb8, 9,    0,    0,    0,    0x31, 0xff, 0x48, 0xbe, 0,    0,    0,    0, 0x19, 0,
+    0,    0,    0xba, 3,    0,    0,    0,    0x41, 0xba, 0x22, 0,    0,    0, 0x49, 0xc7,
+    0xc0, 0xff, 0xff, 0xff, 0xff, 0x45, 0x31, 0xc9, 0x0f, 0x05, 0xc6, 0x00, 1, 0xc3};
 
 class BadCandidates : public testing::TestWithParam<BadCase> {};
 

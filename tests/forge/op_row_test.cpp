@@ -20,24 +20,28 @@ TEST(ParseOpRow, ReadsEveryOperatorOfTheSuites) {
     const auto bmm = parse_op_row("bmm batch=3 m=4 k=5 n=6");
     ASSERT_TRUE(bmm);
     EXPECT_EQ(bmm->operands[WHET_A].rank, 3);
-    const auto conv = parse_op_row("conv2d batch=2 in_channels=3 out_channels=64 spatial=224x220 kernel=7 stride=2 padding=3");
+    const auto conv = parse_op_row(
+        "conv2d batch=2 in_channels=3 out_channels=64 spatial=224x220 kernel=7 stride=2 padding=3");
     ASSERT_TRUE(conv) << conv.error().message;
     EXPECT_EQ(conv->operands[WHET_DST].extents[2], 112);
     EXPECT_EQ(conv->operands[WHET_DST].extents[3], 110);
     ASSERT_TRUE(parse_op_row("conv1d in_channels=4 out_channels=4 spatial=9 kernel=3 groups=4"));
     ASSERT_TRUE(parse_op_row("conv3d in_channels=4 out_channels=4 spatial=9 kernel=3"));
-    const auto transposed = parse_op_row("conv_transpose2d batch=1 in_channels=8 out_channels=6 spatial=4x4 kernel=4x4 stride=2 padding=1");
+    const auto transposed = parse_op_row(
+        "conv_transpose2d batch=1 in_channels=8 out_channels=6 spatial=4x4 kernel=4x4 stride=2 "
+        "padding=1");
     ASSERT_TRUE(transposed);
     EXPECT_EQ(transposed->operands[WHET_DST].extents[2], 8);
     ASSERT_TRUE(parse_op_row("softmax rows=3 columns=5"));
 }
 
 TEST(ParseOpRow, RefusesNonsenseWithAReason) {
-    for (const char* row : {"", " ", "linear", "linear m=1 k=2", "linear m=1 k=2 n=3 q=4", "linear m=-1 k=2 n=3",
-                            "linear m=a k=2 n=3", "linear m= k=2 n=3", "norm m=1 n=2", "conv2d in_channels=4",
-                            "conv2d in_channels=4 out_channels=4 spatial=3 kernel=9", "gemm m=1x k=1 n=1",
-                            "conv2d in_channels=4 out_channels=4 spatial=3 kernel=1 groups=0",
-                            "linear m=99999999999999999999 k=1 n=1"}) {
+    for (const char* row :
+         {"", " ", "linear", "linear m=1 k=2", "linear m=1 k=2 n=3 q=4", "linear m=-1 k=2 n=3",
+          "linear m=a k=2 n=3", "linear m= k=2 n=3", "norm m=1 n=2", "conv2d in_channels=4",
+          "conv2d in_channels=4 out_channels=4 spatial=3 kernel=9", "gemm m=1x k=1 n=1",
+          "conv2d in_channels=4 out_channels=4 spatial=3 kernel=1 groups=0",
+          "linear m=99999999999999999999 k=1 n=1"}) {
         const auto op = parse_op_row(row);
         ASSERT_FALSE(op) << row;
         EXPECT_FALSE(op.error().message.empty());

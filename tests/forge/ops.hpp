@@ -8,7 +8,8 @@
 
 namespace whet::runtime::forge {
 
-inline whet_view view_of(std::initializer_list<int64_t> extents, std::initializer_list<int64_t> strides = {}) {
+inline whet_view view_of(std::initializer_list<int64_t> extents,
+                         std::initializer_list<int64_t> strides = {}) {
     whet_view view{};
     view.dtype = WHET_F32;
     view.rank = static_cast<int32_t>(extents.size());
@@ -27,8 +28,8 @@ inline whet_view view_of(std::initializer_list<int64_t> extents, std::initialize
 }
 
 /// dst [m, n] with row stride `ldc` (0: compact) = a [m, k] b; b is [n, k] when `transposed`.
-inline whet_op matmul_op(int64_t m, int64_t k, int64_t n, bool transposed = false, bool frozen = false, float beta = 0,
-                         int64_t ldc = 0) {
+inline whet_op matmul_op(int64_t m, int64_t k, int64_t n, bool transposed = false,
+                         bool frozen = false, float beta = 0, int64_t ldc = 0) {
     whet_op op{};
     op.size = sizeof(op);
     op.kind = WHET_MATMUL;
@@ -43,7 +44,8 @@ inline whet_op matmul_op(int64_t m, int64_t k, int64_t n, bool transposed = fals
     return op;
 }
 
-inline whet_op conv_op(int64_t ci, int64_t co, int64_t size, int64_t kernel, int stride, int padding, int groups = 1) {
+inline whet_op conv_op(int64_t ci, int64_t co, int64_t size, int64_t kernel, int stride,
+                       int padding, int groups = 1) {
     whet_op op{};
     op.size = sizeof(op);
     op.kind = WHET_CONV;

@@ -21,7 +21,7 @@ TEST(EstimateRatio, MedianAndSignTestInterval) {
     EXPECT_TRUE(std::isinf(five.high));
     for (int i = 6; i <= 20; ++i) logs.push_back(std::log(i));
     const RatioEstimate twenty = estimate_ratio(logs);
-    EXPECT_NEAR(twenty.low, 6, 1e-9);    // the sixth of twenty: the table of the sign test
+    EXPECT_NEAR(twenty.low, 6, 1e-9);  // the sixth of twenty: the table of the sign test
     EXPECT_NEAR(twenty.high, 15, 1e-9);
 }
 
@@ -71,8 +71,14 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(RunPaired, OrderAlternatesSoThatDriftCancels) {
     double clock = 100;
     std::string order;
-    const Sample a = [&] { order += 'a'; return clock *= 1.01; };
-    const Sample b = [&] { order += 'b'; return clock *= 1.01; };
+    const Sample a = [&] {
+        order += 'a';
+        return clock *= 1.01;
+    };
+    const Sample b = [&] {
+        order += 'b';
+        return clock *= 1.01;
+    };
     const PairedResult result = run_paired(a, b, 4, true);
     EXPECT_EQ(order.substr(0, 16), "abbabaababbabaab");
     EXPECT_NEAR(result.estimate.ratio, 1, 1e-9);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the forge's loop over a socket: hello, offers, status, budgets, text, and its end with the socket.
+// Tests of the forge's loop over a socket: hello, offers, status, budgets, text, and its end with
+// the socket.
 #include "runtime/forge/server.hpp"
 
 #include <poll.h>
@@ -29,7 +30,10 @@ public:
         EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
         ours_ = ends[0];
         if (!process) {
-            thread_ = std::thread([end = ends[1]] { serve(end, nullptr); close(end); });
+            thread_ = std::thread([end = ends[1]] {
+                serve(end, nullptr);
+                close(end);
+            });
             return;
         }
         pid_ = fork();
@@ -52,7 +56,9 @@ public:
     }
 
     template <typename T>
-    void send(Message type, const T& message) { ASSERT_TRUE(send_frame(ours_, type, encode(message))); }
+    void send(Message type, const T& message) {
+        ASSERT_TRUE(send_frame(ours_, type, encode(message)));
+    }
 
     /// Reads frames until `stop` says so; false after a minute or at the end.
     bool read_until(const std::function<bool(Message, const std::vector<uint8_t>&)>& stop) {
@@ -107,7 +113,8 @@ TEST_P(Server, GreetsOffersAndCounts) {
         return true;
     }));
     peer.site(matmul_op(8, 16, 24));
-    ASSERT_TRUE(peer.read_until([](Message type, const std::vector<uint8_t>&) { return type == Message::offer; }));
+    ASSERT_TRUE(peer.read_until(
+        [](Message type, const std::vector<uint8_t>&) { return type == Message::offer; }));
     ASSERT_TRUE(peer.read_until([](Message type, const std::vector<uint8_t>& payload) {
         if (type != Message::status) return false;
         const auto status = decode<StatusMessage>(payload.data(), payload.size());
@@ -140,9 +147,12 @@ TEST_P(Server, AnswersText) {
     Peer peer(GetParam());
     peer.hello({});
     for (const auto& [question, expected] : std::vector<std::pair<std::string, std::string>>{
-             {"inspect matmul", "error: "}, {"inspect linear m=2 k=8 n=8", "sketches"},
-             {"tune linear m=2 k=8 n=8 0.2", "schedule"}, {"report", "{\"sites\": ["},
-             {"explain linear m=2 k=8 n=8", "not in the store"}, {"sing", "error: got request 'sing'"}}) {
+             {"inspect matmul", "error: "},
+             {"inspect linear m=2 k=8 n=8", "sketches"},
+             {"tune linear m=2 k=8 n=8 0.2", "schedule"},
+             {"report", "{\"sites\": ["},
+             {"explain linear m=2 k=8 n=8", "not in the store"},
+             {"sing", "error: got request 'sing'"}}) {
         TextMessage message;
         message.id = 5;
         message.text = question;
@@ -169,14 +179,16 @@ TEST_P(Server, EndsOnAnotherProtocolAndOnNonsense) {
     }
     Peer peer(GetParam());
     peer.hello({});
-    ASSERT_TRUE(peer.read_until([](Message type, const std::vector<uint8_t>&) { return type == Message::ready; }));
+    ASSERT_TRUE(peer.read_until(
+        [](Message type, const std::vector<uint8_t>&) { return type == Message::ready; }));
     TextMessage nonsense;
     peer.send(Message::site, nonsense);
     EXPECT_FALSE(peer.read_until([](Message, const std::vector<uint8_t>&) { return false; }));
 }
 
-INSTANTIATE_TEST_SUITE_P(Hosts, Server, testing::Values(false, true),
-                         [](const auto& info) { return std::string(info.param ? "process" : "thread"); });
+INSTANTIATE_TEST_SUITE_P(Hosts, Server, testing::Values(false, true), [](const auto& info) {
+    return std::string(info.param ? "process" : "thread");
+});
 
 }  // namespace
 }  // namespace whet::runtime::forge

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the forge's work without its socket, on the portable level and, where the CPU allows, on AVX2.
+// Tests of the forge's work without its socket, on the portable level and, where the CPU allows, on
+// AVX2.
 #include "runtime/forge/workshop.hpp"
 
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -40,6 +43,7 @@ protected:
         settings.isa = isa;
         settings.directory = WHET_FORGE_DIRECTORY;
         settings.options.seed = 1;
+        settings.options.dump_directory = dump_directory_;
         settings.options.test_hooks = true;
         settings.options.budget_memory_bytes = 256 << 20;
         std::unique_ptr<Store> store;
@@ -53,11 +57,13 @@ protected:
         executor.isa = isa;
         executor.memory_bytes = 256u << 20;
         if (!worker) {
-            return std::make_unique<Workshop>(settings, make_local_executor(executor, true), std::move(store), recorder_);
+            return std::make_unique<Workshop>(settings, make_local_executor(executor, true),
+                                              std::move(store), recorder_);
         }
         auto zygote = Zygote::start();
-        return std::make_unique<Workshop>(settings, make_worker_executor(std::move(*zygote), executor), std::move(store),
-                                          recorder_);
+        return std::make_unique<Workshop>(settings,
+                                          make_worker_executor(std::move(*zygote), executor),
+                                          std::move(store), recorder_);
     }
 
     static SiteMessage site_message(SiteId id, const whet_op& op) {
@@ -68,7 +74,7 @@ protected:
         return message;
     }
 
-    std::string folder_;
+    std::string folder_, dump_directory_;
     Recorder recorder_;
 };
 
@@ -82,10 +88,29 @@ TEST_F(WorkshopTest, OffersAFirstPlanThenSearchesWithinItsTrials) {
     EXPECT_EQ(recorder_.offers[0].kind, OfferKind::zero_trial);
     EXPECT_TRUE(jit::Schedule::parse(recorder_.offers[0].schedule));
     workshop->set_trials_left(12);
-    for (int i = 0; i < 100 && workshop->step(); ++i) {}
+    for (int i = 0; i < 100 && workshop->step(); ++i) {
+    }
     EXPECT_EQ(workshop->status().trials, 12u);
     EXPECT_EQ(workshop->status().rejected_wrong, 0u);
     EXPECT_FALSE(workshop->step());
+}
+
+TEST_F(WorkshopTest, DumpsWhatItOffers) {
+    dump_directory_ = folder_;
+    auto workshop = make(jit::Isa::portable, false);
+    workshop->add_site(site_message(0xabc, matmul_op(8, 16, 24)));
+    ASSERT_TRUE(workshop->step());
+    std::ifstream file(folder_ + "/0000000000000abc.txt");
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    EXPECT_NE(text.find(recorder_.offers.at(0).schedule), std::string::npos) << text;
+
+    dump_directory_ = folder_ + "/missing";
+    recorder_.offers.clear();
+    workshop = make(jit::Isa::portable, false);
+    workshop->add_site(site_message(1, matmul_op(8, 16, 24)));
+    ASSERT_TRUE(workshop->step());
+    EXPECT_EQ(recorder_.offers.size(), 1u);
+    EXPECT_EQ(recorder_.warnings.size(), 1u);
 }
 
 TEST_F(WorkshopTest, UnsupportedSitesAreClosedNotTried) {
@@ -139,7 +164,8 @@ TEST_F(WorkshopTest, MembersOfAFamilyShareOnePackedLayout) {
         workshop->add_site(message);
     }
     workshop->set_trials_left(60);
-    for (int i = 0; i < 200 && workshop->step(); ++i) {}
+    for (int i = 0; i < 200 && workshop->step(); ++i) {
+    }
     std::vector<uint64_t> layouts;
     for (const auto& [site_id, site] : workshop->sites()) {
         ASSERT_TRUE(site->has_best) << site->note;
@@ -156,7 +182,8 @@ TEST_F(WorkshopTest, PlantedCandidatesAreRefusedCountedAndHarmNothing) {
     workshop->add_site(site_message(7, matmul_op(64, 32, 65)));
     while (recorder_.offers.empty()) ASSERT_TRUE(workshop->step());
     recorder_.offers.clear();
-    const std::vector<std::vector<uint8_t>> codes = {{0x0f, 0x0b}, {0xeb, 0xfe}, {0x31, 0xc0, 0x8b, 0x00, 0xc3}, {0xc3}};
+    const std::vector<std::vector<uint8_t>> codes = {
+        {0x0f, 0x0b}, {0xeb, 0xfe}, {0x31, 0xc0, 0x8b, 0x00, 0xc3}, {0xc3}};
     for (const bool skip : {false, true}) {
         for (const auto& code : codes) {
             PlantMessage plant;
@@ -173,17 +200,20 @@ TEST_F(WorkshopTest, PlantedCandidatesAreRefusedCountedAndHarmNothing) {
     workshop->plant(nonsense);
     EXPECT_TRUE(recorder_.offers.empty());
     const StatusMessage status = workshop->status();
-    EXPECT_GE(status.rejected_static, 3u);  // a lone `ret` may pass the static check; its result is wrong
+    EXPECT_GE(status.rejected_static,
+              3u);  // a lone `ret` may pass the static check; its result is wrong
     EXPECT_EQ(status.rejected_crashed, 3u);
     EXPECT_GE(status.rejected_wrong, 2u);
     EXPECT_GE(recorder_.warnings.size(), 9u);
     // The site goes on.
     workshop->set_trials_left(4);
-    for (int i = 0; i < 50 && workshop->step(); ++i) {}
+    for (int i = 0; i < 50 && workshop->step(); ++i) {
+    }
     EXPECT_EQ(workshop->status().trials, 4u);
 }
 
-/// C01: code that is right only when the lanes of a tile are a multiple of eight, and code that keeps a count in itself.
+/// C01: code that is right only when the lanes of a tile are a multiple of eight, and code that
+/// keeps a count in itself.
 TEST_F(WorkshopTest, CodeThatIsWrongForOneRemainderIsRefusedThereOnly) {
     if (!base::host_features().avx2_fma) GTEST_SKIP() << "no AVX2";
     auto workshop = make(jit::Isa::avx2, false, true);
@@ -194,7 +224,8 @@ TEST_F(WorkshopTest, CodeThatIsWrongForOneRemainderIsRefusedThereOnly) {
         recorder_.offers.clear();
         const jit::Blob& blob = workshop->find_site(id)->best.kernels[0]->blob;
         // mov rax, [rdi + lanes]; test al, 7; je +1; ret; jmp original
-        std::vector<uint8_t> code = {0x48, 0x8b, 0x47, offsetof(jit::TileArgs, lanes), 0xa8, 0x07, 0x74, 0x01, 0xc3, 0xe9};
+        std::vector<uint8_t> code = {
+            0x48, 0x8b, 0x47, offsetof(jit::TileArgs, lanes), 0xa8, 0x07, 0x74, 0x01, 0xc3, 0xe9};
         const uint32_t distance = 64 + blob.entry - 14;
         for (int i = 0; i < 4; ++i) code.push_back(static_cast<uint8_t>(distance >> 8 * i));
         code.resize(64, 0x90);  // keeps the alignment of the code's constants
@@ -206,10 +237,12 @@ TEST_F(WorkshopTest, CodeThatIsWrongForOneRemainderIsRefusedThereOnly) {
         plant.content = code;
         workshop->plant(plant);
         const bool right = n % 8 == 0;
-        EXPECT_EQ(recorder_.offers.size(), right ? 1u : 0u) << "n " << n << ": " << workshop->find_site(id)->note;
+        EXPECT_EQ(recorder_.offers.size(), right ? 1u : 0u)
+            << "n " << n << ": " << workshop->find_site(id)->note;
     }
     EXPECT_EQ(workshop->status().rejected_wrong, 2u);
-    const std::vector<uint8_t> counter = {0xff, 0x05, 0x01, 0, 0, 0, 0xc3, 0, 0, 0, 0};  // inc dword [rip + 1]; ret
+    const std::vector<uint8_t> counter = {0xff, 0x05, 0x01, 0, 0, 0,
+                                          0xc3, 0,    0,    0, 0};  // inc dword [rip + 1]; ret
     PlantMessage plant;
     plant.site = 65;
     plant.is_blob = 1;
@@ -219,7 +252,8 @@ TEST_F(WorkshopTest, CodeThatIsWrongForOneRemainderIsRefusedThereOnly) {
     EXPECT_EQ(workshop->status().rejected_static, 1u);
     plant.skip_static = 1;
     workshop->plant(plant);
-    EXPECT_EQ(workshop->status().rejected_crashed, 1u);  // code memory is not writable where it runs
+    EXPECT_EQ(workshop->status().rejected_crashed,
+              1u);  // code memory is not writable where it runs
     EXPECT_TRUE(recorder_.offers.empty());
 }
 

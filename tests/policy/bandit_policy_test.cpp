@@ -17,7 +17,8 @@ constexpr int kKnobs = 5;
 
 std::vector<Proposal> drafts_of(const FakeSpace& space, int16_t choice) {
     std::vector<Proposal> drafts;
-    for (int sketch = 0; sketch < space.sketch_count(); ++sketch) drafts.push_back({sketch, base::Point(kKnobs, choice)});
+    for (int sketch = 0; sketch < space.sketch_count(); ++sketch)
+        drafts.push_back({sketch, base::Point(kKnobs, choice)});
     return drafts;
 }
 
@@ -28,7 +29,9 @@ int run(Policy& policy, const std::vector<const FakeSpace*>& spaces, int trials,
         if (task < 0) break;
         const auto proposals = policy.propose(task, batch);
         for (const Proposal& p : proposals) {
-            policy.report(task, p, {OutcomeKind::timed, spaces[static_cast<size_t>(task)]->true_ns(p.sketch, p.point)});
+            policy.report(task, p,
+                          {OutcomeKind::timed,
+                           spaces[static_cast<size_t>(task)]->true_ns(p.sketch, p.point)});
             ++done;
         }
     }
@@ -80,8 +83,10 @@ TEST(BanditPolicy, IsDeterministicBySeedAndNeverRepeatsAPoint) {
                     all.push_back(p);
                 }
             }
-            if (round == 0) first = all;
-            else EXPECT_TRUE(first == all) << name;
+            if (round == 0)
+                first = all;
+            else
+                EXPECT_TRUE(first == all) << name;
         }
     }
 }
@@ -152,7 +157,8 @@ TEST(PolicyRegistry, RefusesUnknownNamesAndListsTheKnown) {
     const auto policy = make_policy("ppo2", 1);
     ASSERT_FALSE(policy);
     EXPECT_NE(policy.error().message.find("expected one of auto, bandit"), std::string::npos);
-    for (const PolicyEntry& entry : policies()) EXPECT_TRUE(make_policy(entry.name, 1)) << entry.name;
+    for (const PolicyEntry& entry : policies())
+        EXPECT_TRUE(make_policy(entry.name, 1)) << entry.name;
 }
 
 }  // namespace

@@ -12,13 +12,21 @@
 
 namespace whet::policy {
 
-/// Sketches of `knobs` knobs with `choices` each. The true time of a point is (base + sum of squared distances to an
-/// optimum) per sketch; the estimate is the same with the optimum shifted by `model_error` and scaled by `model_scale`.
+/// Sketches of `knobs` knobs with `choices` each. The true time of a point is (base + sum of
+/// squared distances to an optimum) per sketch; the estimate is the same with the optimum shifted
+/// by `model_error` and scaled by `model_scale`.
 class FakeSpace : public base::SearchSpace {
 public:
-    struct SketchCost { double base_ns; int16_t optimum; };
-    FakeSpace(std::vector<SketchCost> sketches, int knobs, int choices, int model_error = 0, double model_scale = 1)
-        : sketches_(std::move(sketches)), knobs_(knobs), choices_(choices), model_error_(model_error),
+    struct SketchCost {
+        double base_ns;
+        int16_t optimum;
+    };
+    FakeSpace(std::vector<SketchCost> sketches, int knobs, int choices, int model_error = 0,
+              double model_scale = 1)
+        : sketches_(std::move(sketches)),
+          knobs_(knobs),
+          choices_(choices),
+          model_error_(model_error),
           model_scale_(model_scale) {}
 
     double true_ns(int sketch, const base::Point& point) const { return cost(sketch, point, 0); }
@@ -39,7 +47,8 @@ public:
     }
     bool step(int sketch, base::Point& point, base::Move move) const override {
         base::Point next = point;
-        next[static_cast<size_t>(move.knob)] = static_cast<int16_t>(next[static_cast<size_t>(move.knob)] + move.delta);
+        next[static_cast<size_t>(move.knob)] =
+            static_cast<int16_t>(next[static_cast<size_t>(move.knob)] + move.delta);
         if (!legal(sketch, next, nullptr)) return false;
         point = std::move(next);
         return true;
