@@ -23,7 +23,7 @@ constexpr int kLeastQuads = 6;
 constexpr int kMostQuads = 60;
 constexpr int kFewestQuads = 4;           // else the contest tells nothing
 constexpr size_t kKeptBytes = 4u << 20;   // of operands, between contests
-constexpr double kNarrowEnough = 0.01;    // half width of the log-ratio's interval
+constexpr double kNarrowEnough = 0.015;   // half width of the log-ratio's interval
 
 size_t operand_bytes(const whet_view& view) {
     const size_t bytes = static_cast<size_t>(element_span(view)) * sizeof(float);

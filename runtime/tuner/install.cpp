@@ -20,7 +20,7 @@ using forge::VerdictKind;
 
 constexpr size_t kColdBytes = 6u << 20;         // weights rotate over more than any L2
 constexpr size_t kMostTrialBytes = 96u << 20;   // operands of one background timing
-constexpr double kMostTimingNs = 80e6;          // one background timing
+constexpr double kMostTimingNs = 40e6;          // one background timing, CPU time
 constexpr double kEnoughCoverage = 0.5;         // of a family's weight, before it is decided
 constexpr int kEnoughTimed = 8;                 // sites: as good as coverage where a family has dozens of row counts
 constexpr int64_t kLongestOpenNs = 3'000'000'000;   // then those that were timed decide
@@ -40,7 +40,7 @@ double log2_distance(int64_t a, int64_t b) {
 }  // namespace
 
 void Tuner::handle_offers(Lock& lock) {
-    for (size_t handled = 0; handled < kOffersInOneRound && !offers_.empty(); ++handled) {
+    for (size_t handled = 0; handled < kOffersInOneRound && !offers_.empty() && base::steady_ns() >= offers_not_before_ns_; ++handled) {
         const forge::OfferMessage offer = std::move(offers_.front());
         offers_.pop_front();
         for (auto& state : sites_) {
@@ -176,9 +176,12 @@ void Tuner::time_against_original(SiteState& state, Lock& lock) {
     if (!original && state.original.count() < 4) return;  // decided when there are samples: see check_trials
     void* const context = state.site->original_context.load(std::memory_order_acquire);
     const Record& record = *state.pending->record;
+    const int64_t began = base::thread_cpu_ns();
     lock.unlock();
     auto times = timer_.compare(state.site->op, original, context, record, kColdBytes, kMostTrialBytes, kMostTimingNs);
     lock.lock();
+    const double spent = static_cast<double>(base::thread_cpu_ns() - began);
+    offers_not_before_ns_ = base::steady_ns() + static_cast<int64_t>(spent * (1 / std::clamp(share_, 0.01, 1.0) - 1));
     if (!state.pending || state.pending->record != &record) return;
     if (!times) {
         state.reason = times.error().message;
@@ -423,7 +426,10 @@ void Tuner::cross_back(FamilyState& family, double ratio) {
 
 void Tuner::refuse(SiteState& state, const Record& record, VerdictKind kind, const std::string& why) {
     FamilyState& family = family_of(state);
-    if (!family.refused.insert(record.schedule).second) return;
+    if (!family.refused.insert(record.schedule).second) {
+        if (state.current == &record) state.current = nullptr;  // taken out by a caller a second time
+        return;
+    }
     ++rolled_back_;
     if (kind == VerdictKind::wrong) ++refused_wrong_;
     base::log_event(base::Level::error, "tuner", "rolled back",

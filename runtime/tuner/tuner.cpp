@@ -98,18 +98,27 @@ void Tuner::run_once(Lock& lock) {
     adopt_new_sites();
     drain_samples(lock);
     pack_wanted(lock);
-    if (!runtime_.pinned && !runtime_.paused) {
+    if (may_work(now)) {
         handle_offers(lock);
         check_trials(base::steady_ns());
+    } else if (runtime_.pinned || runtime_.paused) {
+        for (auto& state : sites_) {
+            if (state.trial) end_trial(state, TrialVerdict::undecided);
+        }
     }
     if (now >= next_quarter_ns_) {
         next_quarter_ns_ = now + kQuarterNs;
         every_quarter_second(now);
-        if (!runtime_.pinned && !runtime_.paused) {
+        if (may_work(now)) {
             lend_schedules(lock);
             watch_crossed(lock);
         }
     }
+}
+
+bool Tuner::may_work(int64_t now) const {
+    return !runtime_.pinned && !runtime_.paused && runtime_.enabled && now >= offers_not_before_ns_ &&
+           spent_seconds() < runtime_.options.budget_seconds;
 }
 
 void Tuner::connect(int64_t now) {
@@ -131,7 +140,6 @@ void Tuner::connect(int64_t now) {
     forge_ = std::move(*client);
     const timeval timeout{kSendTimeoutSeconds, 0};
     ::setsockopt(forge_->socket(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
-    last_control_hash_ = 0;
     next_quarter_ns_ = now;
     for (auto& site : sites_) site.announced = false;
 }
@@ -234,7 +242,6 @@ void Tuner::obey_control_page() {
         case WHET_CONTROL_REPORT: break;
     }
     runtime_.apply_switches();
-    last_control_hash_ = 0;
     next_quarter_ns_ = 0;  // the forge hears of it, and the parent sees counters of after it
     if (command == WHET_CONTROL_PAUSE || command == WHET_CONTROL_DISABLE || command == WHET_CONTROL_PIN) {
         for (auto& state : sites_) {
@@ -247,13 +254,20 @@ void Tuner::obey_control_page() {
 
 void Tuner::every_quarter_second(int64_t now) {
     sum_counters(now);
+    for (auto& state : sites_) {
+        // A caller took a wrong record out, and its sample was lost in a full ring.
+        if (state.current && !state.site->record.load(std::memory_order_acquire)) {
+            refuse(state, *state.current, forge::VerdictKind::wrong, "a live check found a wrong answer");
+        }
+    }
     watch_latency(static_cast<double>(now) * 1e-9);
     evict_cold_sites();
     if (forge_) send_profile();
     if (forge_ && budget_) {
         const bool paused = runtime_.paused || runtime_.pinned || !runtime_.enabled || runtime_.options.tune == base::Tune::observe;
-        auto control = budget_->control(read_machine_times(), status_before_restarts_.cpu_seconds + status_.cpu_seconds,
+        auto control = budget_->control(read_machine_times(), spent_seconds(),
                                               status_before_restarts_.trials + status_.trials, paused);
+        share_ = control.cpu_share;
         if (runtime_.options.pin) control.trials_left = 0;  // the warm start only
         send(Message::control, control);
     }
@@ -351,7 +365,7 @@ bool Tuner::settled() const {
     for (const auto& state : sites_) {
         if (state.trial || (!state.announced && !state.site->degenerate)) return false;
     }
-    if (budget_ && budget_->used_up(status_before_restarts_.cpu_seconds + status_.cpu_seconds, status_before_restarts_.trials + status_.trials)) {
+    if (budget_ && budget_->used_up(spent_seconds(), status_before_restarts_.trials + status_.trials)) {
         return true;
     }
     return status_is_fresh_ && status_.sites_open == 0;

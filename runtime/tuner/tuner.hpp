@@ -108,6 +108,9 @@ private:
     void pack_wanted(Lock& lock);
     FamilyState& family_of(const SiteState& state) { return families_[state.site->family]; }
     bool settled() const;
+    /// CPU seconds that tuning has cost so far, forge and this thread.
+    double spent_seconds() const { return status_before_restarts_.cpu_seconds + status_.cpu_seconds + background_cpu_seconds_; }
+    bool may_work(int64_t now) const;
 
     Runtime& runtime_;
     std::atomic<bool> started_{false};
@@ -145,7 +148,8 @@ private:
     int64_t last_rate_ns_ = 0;
     uint64_t published_ = 0, rolled_back_ = 0, declined_ = 0, refused_wrong_ = 0;
     double background_cpu_seconds_ = 0;
-    size_t last_control_hash_ = 0;
+    double share_ = 1;                    ///< of one core, as the budget allows now
+    int64_t offers_not_before_ns_ = 0;    ///< this thread's own part of keeping to the share
 };
 
 }  // namespace whet::runtime
