@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/whet/bench/bench.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -82,6 +85,13 @@ int wrong_use(const std::string& text) {
     return kWrongUse;
 }
 
+/// Ends the process without taking LibTorch apart: Whet's background may be in a call of the original at this moment.
+int leave(int exit_code) {
+    show_progress("");
+    std::fflush(nullptr);
+    _exit(exit_code);
+}
+
 int run_form(const CLI::App& app, Options& options) {
     TemporaryFolder folder;
     if (folder.path().empty()) {
@@ -101,6 +111,8 @@ int run_form(const CLI::App& app, Options& options) {
 int bench_main(int argc, char** argv) {
     using namespace whet::bench;
     Options options;
+    options.arguments.assign(argv, argv + argc);
+    options.arguments[0] = "bench";
     std::string peers = "torch";
     bool unfrozen = false;
     CLI::App app{"Compares Whet with other libraries, side by side in one process", "whet bench"};
@@ -127,8 +139,9 @@ int bench_main(int argc, char** argv) {
     if (needs_suite && options.suites.empty()) return wrong_use("expected --suite FILE");
     try {
         int exit_code = kDone;
-        if (app.got_subcommand("warm") && run_warm_role(options, &exit_code)) return exit_code;
-        return run_form(app, options);
+        const bool child = (app.got_subcommand("warm") && run_warm_role(options, &exit_code)) ||
+                           (app.get_subcommands().empty() && run_family_role(options, &exit_code));
+        return leave(child ? exit_code : run_form(app, options));
     } catch (const std::invalid_argument& error) {
         return wrong_use(error.what());
     } catch (const std::exception& error) {

@@ -19,6 +19,7 @@ constexpr int64_t kBurstNs = 2'000'000;      // of calls to one site, then the n
 constexpr int64_t kRestPerBusy = 4;          // a live program that is busy a fifth of its time
 constexpr int64_t kLeastTuneNs = 300'000'000;  // before the first question whether all is settled
 constexpr int64_t kAskEveryNs = 100'000'000;
+constexpr int64_t kNoProgressNs = 2'000'000'000;  // of packing in the background
 
 volatile std::sig_atomic_t stop_flag = 0;
 void on_stop(int) { stop_flag = 1; }
@@ -183,13 +184,15 @@ double tune_live(const std::vector<LiveSite*>& sites, double seconds, const std:
 void visit_all_weights(const std::vector<LiveSite*>& sites, double seconds) {
     const int64_t end = now_ns() + static_cast<int64_t>(seconds * 1e9);
     for (LiveSite* site : sites) {
-        int64_t last = -1;
+        int64_t fewest = site->copies() + 1, progress = now_ns();
         while (site->known() && now_ns() < end && !stop_requested()) {
             const int64_t before = site->fallbacks();
             for (int64_t copy = 0; copy < site->copies() && now_ns() < end; ++copy) site->call();
             const int64_t missed = site->fallbacks() - before;
-            if (missed == 0 || missed == last) break;
-            last = missed;
+            if (missed < fewest) progress = now_ns();
+            fewest = std::min(fewest, missed);
+            // All to the original is no plan at all, which no packing will change.
+            if (missed == 0 || missed == site->copies() || now_ns() - progress > kNoProgressNs) break;
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
         }
     }

@@ -28,6 +28,8 @@ struct Options {
     int requests = 2000;
     bool busy = false;
     std::vector<std::string> command;
+
+    std::vector<std::string> arguments;  ///< all of them as given, for children of this tool
 };
 
 /// Exit codes of the command line.
@@ -35,6 +37,8 @@ enum ExitCode { kDone = 0, kFailed = 1, kWrongUse = 2 };
 
 // Each runs one form and returns its exit code; failures say why on standard error.
 int bench_suites(const Options& options);
+/// In a child that bench_suites started for one family: does its part, sets the exit code and returns true.
+bool run_family_role(const Options& options, int* exit_code);
 int bench_peak(const Options& options);
 int bench_dispatch(const Options& options);
 int bench_tuner(const Options& options);

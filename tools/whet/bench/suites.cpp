@@ -6,9 +6,11 @@
 #include <cstdlib>
 #include <set>
 #include <stdexcept>
+#include <utility>
 
 #include "tools/whet/bench/facts.hpp"
 #include "tools/whet/bench/paths.hpp"
+#include "tools/whet/bench/self_process.hpp"
 #include "tools/whet/bench/timing.hpp"
 
 namespace whet::bench {
@@ -18,7 +20,7 @@ constexpr double kCompareSeconds = 1.2;   // with each peer
 constexpr double kControlSeconds = 0.8;   // with itself
 constexpr int kMostRepetitions = 3;       // of a case whose self-control misses 1
 constexpr double kMostDifference = 1e-3;  // of the largest magnitude: far above rounding, far below a wrong answer
-constexpr double kVisitSeconds = 6;       // for the background to pack a rotation of frozen weights
+constexpr double kVisitSeconds = 15;      // for the background to pack a rotation of frozen weights
 
 double bound_us(const Case& one, const Machine& machine) {
     const double by_peak = machine.peak_gflops > 0 ? one.flops() / machine.peak_gflops : 0;
@@ -170,46 +172,125 @@ CaseResult FamilyRun::compare(size_t index, const Machine& machine) const {
     return result;
 }
 
+namespace {
+
+// What the parent tells the child that measures one family.
+constexpr const char* kFamily = "BENCH_FAMILY";
+constexpr const char* kFamilyOut = "BENCH_FAMILY_OUT";
+constexpr const char* kFamilyLabel = "BENCH_FAMILY_LABEL";
+constexpr const char* kPeak = "BENCH_PEAK_GFLOPS";
+constexpr const char* kStream = "BENCH_STREAM_GBS";
+
+std::set<std::pair<std::string, std::string>> names_of(const std::vector<CaseResult>& results) {
+    std::set<std::pair<std::string, std::string>> names;
+    for (const CaseResult& one : results) names.insert({one.suite, one.name});
+    return names;
+}
+
+/// The cases of a family that an earlier run has not measured.
+std::vector<Case> missing_of(const std::vector<Case>& family, const std::vector<CaseResult>& results) {
+    const auto done = names_of(results);
+    std::vector<Case> missing;
+    for (const Case& one : family)
+        if (!done.contains({one.suite, one.name})) missing.push_back(one);
+    return missing;
+}
+
+int measure_family(const Options& options, const std::vector<Case>& cases, const std::string& label, Result& result) {
+    const Party party = open_party(options);
+    result.settings = settings_of(options, party);
+    FamilyRun run(cases, options, party, result.machine.last_level_bytes);
+    run.tune(options.budget_seconds, label);
+    whet_pause();
+    int status = kDone;
+    for (size_t index = 0; index < run.size() && !stop_requested(); ++index) {
+        show_progress(label + " " + cases[index].name + ": timing");
+        try {
+            result.cases.push_back(run.compare(index, result.machine));
+        } catch (const std::runtime_error& failure) {
+            complain(failure.what());
+            status = kFailed;
+        }
+    }
+    return status;
+}
+
+std::string number_text(double value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.9g", value);
+    return text;
+}
+
+/// Cases in the order of the suites, whatever the order of families.
+void sort_as(const std::vector<Case>& cases, std::vector<CaseResult>& results) {
+    const auto position = [&](const CaseResult& result) {
+        const auto found = std::find_if(cases.begin(), cases.end(), [&](const Case& one) {
+            return one.suite == result.suite && one.name == result.name;
+        });
+        return found - cases.begin();
+    };
+    std::stable_sort(results.begin(), results.end(),
+                     [&](const CaseResult& a, const CaseResult& b) { return position(a) < position(b); });
+}
+
+}  // namespace
+
+bool run_family_role(const Options& options, int* exit_code) {
+    const char* family = std::getenv(kFamily);
+    if (!family) return false;
+    install_stop_handler();
+    const std::string out = std::getenv(kFamilyOut), label = std::getenv(kFamilyLabel);
+    Result result;
+    result.machine = describe_machine();
+    result.machine.peak_gflops = std::atof(std::getenv(kPeak));
+    result.machine.stream_gbs = std::atof(std::getenv(kStream));
+    std::vector<Case> cases;
+    for (const std::vector<Case>& one : by_family(load_cases(options)))
+        if (one.front().family() == family)
+            cases = missing_of(one, options.resume ? read_cases(options.json) : std::vector<CaseResult>());
+    *exit_code = cases.empty() ? kDone : measure_family(options, cases, label, result);
+    if (!write_json(out, to_json(result))) *exit_code = kFailed;
+    return true;
+}
+
+/// Every family is measured in a process of its own: what an earlier one left open (search, packed weights) cannot cost a
+/// later one anything, and one that crashes is one that fails. The store is empty at the start and theirs together.
 int bench_suites(const Options& options) {
     const std::vector<Case> cases = load_cases(options);
-    const Party party = open_party(options);
+    const Party party = open_party(options);  // says at once when a peer is missing
     Result result;
     result.machine = describe_machine();
     show_progress("measuring this machine");
     measure_machine(result.machine, options.threads);
     result.settings = settings_of(options, party);
     if (options.resume) result.cases = read_cases(options.json);
-    std::set<std::pair<std::string, std::string>> done;
-    for (const CaseResult& one : result.cases) done.insert({one.suite, one.name});
 
     bool failed = false;
-    size_t finished = 0;
-    for (const std::vector<Case>& family : by_family(cases)) {
-        std::vector<Case> missing;
-        for (const Case& one : family)
-            if (!done.contains({one.suite, one.name})) missing.push_back(one);
-        finished += family.size() - missing.size();
-        if (missing.empty() || stop_requested()) continue;
-        FamilyRun run(missing, options, party, result.machine.last_level_bytes);
-        whet_resume();
-        run.tune(options.budget_seconds,
-                 std::to_string(finished + 1) + "/" + std::to_string(cases.size()) + " " + missing.front().family());
-        whet_pause();
-        for (size_t index = 0; index < run.size() && !stop_requested(); ++index) {
-            ++finished;
-            show_progress(std::to_string(finished) + "/" + std::to_string(cases.size()) + " " +
-                          missing[index].name + ": timing");
-            try {
-                result.cases.push_back(run.compare(index, result.machine));
-            } catch (const std::runtime_error& failure) {
-                complain(failure.what());
-                failed = true;
-            }
+    const std::vector<std::vector<Case>> families = by_family(cases);
+    const std::string out = std::string(std::getenv("WHET_STORE")) + ".family.json";
+    for (size_t i = 0; i < families.size() && !stop_requested(); ++i) {
+        const std::vector<Case> missing = missing_of(families[i], result.cases);
+        if (missing.empty()) continue;
+        const std::string family = missing.front().family();
+        const int status = run_self(options.arguments,
+                                    {{kFamily, family},
+                                     {kFamilyOut, out},
+                                     {kFamilyLabel, std::to_string(i + 1) + "/" + std::to_string(families.size())},
+                                     {kPeak, number_text(result.machine.peak_gflops)},
+                                     {kStream, number_text(result.machine.stream_gbs)}},
+                                    "");
+        const std::vector<CaseResult> measured = read_cases(out);
+        std::remove(out.c_str());
+        result.cases.insert(result.cases.end(), measured.begin(), measured.end());
+        if (status != kDone && !stop_requested()) {
+            complain(family + ": not all cases were measured, the process ended with " + std::to_string(status));
+            failed = true;
         }
+        sort_as(cases, result.cases);
         if (!write_json(options.json, to_json(result))) complain("cannot write " + options.json);
     }
     show_progress("");
-    if (stop_requested()) complain("stopped; --resume goes on from " + (options.json.empty() ? "the start" : options.json));
+    if (stop_requested()) complain("stopped; --resume goes on from the file of --json");
     std::fputs(table_of(result).c_str(), stdout);
     if (!write_json(options.json, to_json(result))) {
         complain("cannot write " + options.json);

@@ -5,20 +5,15 @@
 // second, with WHET_TUNE=off, calls the same products and takes the time until a plan answers each. Neither LibTorch nor
 // any peer is in the second one.
 #include <dirent.h>
-#include <fcntl.h>
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -33,8 +28,7 @@
 #include "tools/whet/bench/paths.hpp"
 #include "tools/whet/bench/reference.hpp"
 #include "tools/whet/bench/result.hpp"
-
-extern char** environ;
+#include "tools/whet/bench/self_process.hpp"
 
 namespace whet::bench {
 namespace {
@@ -180,30 +174,8 @@ int measure(int64_t plans) {
 
 /// Runs this tool again in a role; its output goes to `out_path`.
 int run_role(const char* role, int64_t plans, const std::string& out_path, bool tune) {
-    std::vector<std::string> texts;
-    for (char** one = environ; *one; ++one)
-        if (!std::string_view(*one).starts_with("WHET_TUNE=")) texts.emplace_back(*one);
-    texts.push_back(std::string(kRole) + "=" + role);
-    texts.push_back(tune ? "WHET_TUNE=on" : "WHET_TUNE=off");
-    std::vector<std::string> arguments{"whet", "bench", "warm", "--plans", std::to_string(plans)};
-    const auto pointers = [](std::vector<std::string>& list) {
-        std::vector<char*> result;
-        for (std::string& text : list) result.push_back(text.data());
-        result.push_back(nullptr);
-        return result;
-    };
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, out_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    pid_t pid = -1;
-    const int failure = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, pointers(arguments).data(),
-                                    pointers(texts).data());
-    posix_spawn_file_actions_destroy(&actions);
-    if (failure != 0) return kFailed;
-    int status = 0;
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : kFailed;
+    return run_self({"bench", "warm", "--plans", std::to_string(plans)},
+                    {{kRole, role}, {"WHET_TUNE", tune ? "on" : "off"}}, out_path);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@
 namespace whet::bench {
 namespace {
 
-constexpr double kFirstPlanSeconds = 10;  // wait for the first plan at most
+constexpr double kFirstPlanSeconds = 30;  // wait for the first plan at most
 constexpr double kCompareSeconds = 1.0;
 
 /// Calls until a plan answers. False: none came.
