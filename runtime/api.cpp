@@ -17,7 +17,9 @@ using whet::base::make_error;
 
 namespace {
 
-whet_status status_of(const whet::base::Result<void>& result) { return result ? WHET_OK : fail(result.error()); }
+whet_status status_of(const whet::base::Result<void>& result) {
+    return result ? WHET_OK : fail(result.error());
+}
 
 /// A thread's last operations as their callers wrote them, and their sites (handles are for ever).
 struct OpFrontSlot {
@@ -30,7 +32,8 @@ struct OpFront {
 };
 thread_local OpFront* op_front __attribute__((tls_model("initial-exec"))) = nullptr;
 
-/// A thread's front is made at its first look-up and kept: about 9 KB a thread that ever looked an operation up.
+/// A thread's front is made at its first look-up and kept: about 9 KB a thread that ever looked an
+/// operation up.
 OpFront* make_op_front() {
     op_front = new (std::nothrow) OpFront;
     return op_front;
@@ -38,7 +41,9 @@ OpFront* make_op_front() {
 
 size_t quick_slot(const whet_op& op) {
     const whet_view& dst = op.operands[WHET_DST];
-    const auto mix = static_cast<uint64_t>(dst.extents[0] * 31 + dst.extents[1] * 17 + dst.extents[2] * 7 + op.operands[WHET_A].extents[1] * 3 + op.kind + op.frozen);
+    const auto mix =
+        static_cast<uint64_t>(dst.extents[0] * 31 + dst.extents[1] * 17 + dst.extents[2] * 7 +
+                              op.operands[WHET_A].extents[1] * 3 + op.kind + op.frozen);
     return mix * 0x9e3779b97f4a7c15ull >> 60;
 }
 
@@ -58,7 +63,9 @@ extern "C" {
 const char* whet_version(void) { return WHET_VERSION_TEXT; }
 
 whet_status whet_site_get(const whet_op* op, whet_site** site) {
-    if (!op || !site) return fail(make_error(Code::invalid_argument, "got null, expected an operation and a place for the site"));
+    if (!op || !site)
+        return fail(make_error(Code::invalid_argument,
+                               "got null, expected an operation and a place for the site"));
     OpFront* const front = op_front ? op_front : make_op_front();
     OpFrontSlot* const slot = front ? &front->slots[quick_slot(*op)] : nullptr;
     if (slot && slot->site && std::memcmp(&slot->op, op, sizeof *op) == 0) {
@@ -81,7 +88,9 @@ whet_status whet_site_set_original(whet_site* site, whet_original original, void
     return WHET_OK;
 }
 
-whet_status whet_freeze(const void* pointer, size_t bytes) { return status_of(runtime().frozen.freeze(pointer, bytes)); }
+whet_status whet_freeze(const void* pointer, size_t bytes) {
+    return status_of(runtime().frozen.freeze(pointer, bytes));
+}
 whet_status whet_thaw(const void* pointer) { return status_of(runtime().frozen.thaw(pointer)); }
 
 uint64_t whet_frozen_generation(void) {
@@ -94,15 +103,27 @@ int whet_is_frozen(const void* pointer, size_t bytes) {
     return r && r->frozen.contains(pointer, bytes) ? 1 : 0;
 }
 
-whet_status whet_enable(void) { return change([](Runtime& r) { r.enabled = true; }); }
-whet_status whet_disable(void) { return change([](Runtime& r) { r.enabled = false; }); }
-whet_status whet_pause(void) { return change([](Runtime& r) { r.paused = true; }); }
-whet_status whet_resume(void) { return change([](Runtime& r) { r.paused = false; }); }
-whet_status whet_pin(void) { return change([](Runtime& r) { r.pinned = true; }); }
+whet_status whet_enable(void) {
+    return change([](Runtime& r) { r.enabled = true; });
+}
+whet_status whet_disable(void) {
+    return change([](Runtime& r) { r.enabled = false; });
+}
+whet_status whet_pause(void) {
+    return change([](Runtime& r) { r.paused = true; });
+}
+whet_status whet_resume(void) {
+    return change([](Runtime& r) { r.paused = false; });
+}
+whet_status whet_pin(void) {
+    return change([](Runtime& r) { r.pinned = true; });
+}
 whet_status whet_drain(double seconds) { return status_of(runtime().tuner->drain(seconds)); }
 
 whet_status whet_report(const char* format, whet_write write, void* user) {
-    if (!format || !write) return fail(make_error(Code::invalid_argument, "got null, expected a format and a function"));
+    if (!format || !write)
+        return fail(
+            make_error(Code::invalid_argument, "got null, expected a format and a function"));
     const auto text = print_report(runtime().tuner->report(), format);
     if (!text) return fail(text.error());
     write(text->data(), text->size(), user);
@@ -110,13 +131,19 @@ whet_status whet_report(const char* format, whet_write write, void* user) {
 }
 
 whet_status whet_text_call(const char* request, whet_write write, void* user) {
-    if (!request || !write) return fail(make_error(Code::invalid_argument, "got null, expected a request and a function"));
-    if (auto asked = runtime().tuner->text_call(request, write, user); !asked) return fail(asked.error());
+    if (!request || !write)
+        return fail(
+            make_error(Code::invalid_argument, "got null, expected a request and a function"));
+    if (auto asked = runtime().tuner->text_call(request, write, user); !asked)
+        return fail(asked.error());
     return WHET_OK;
 }
 
-whet_status whet_test_plant(whet_site* site, const void* text_or_blob, size_t bytes, int skip_static) {
-    if (!site || !text_or_blob) return fail(make_error(Code::invalid_argument, "got null, expected a site and a candidate"));
+whet_status whet_test_plant(whet_site* site, const void* text_or_blob, size_t bytes,
+                            int skip_static) {
+    if (!site || !text_or_blob)
+        return fail(
+            make_error(Code::invalid_argument, "got null, expected a site and a candidate"));
     return status_of(runtime().tuner->plant(site, text_or_blob, bytes, skip_static != 0));
 }
 

@@ -25,7 +25,8 @@ std::once_flag made;
 jit::Isa usable_isa(base::IsaLimit limit) {
     const base::HostFeatures features = base::host_features();
     if (limit == base::IsaLimit::portable) return jit::Isa::portable;
-    if (features.avx512 && (limit == base::IsaLimit::automatic || limit == base::IsaLimit::avx512)) {
+    if (features.avx512 &&
+        (limit == base::IsaLimit::automatic || limit == base::IsaLimit::avx512)) {
         return jit::Isa::avx512;
     }
     return features.avx2_fma ? jit::Isa::avx2 : jit::Isa::portable;
@@ -34,13 +35,15 @@ jit::Isa usable_isa(base::IsaLimit limit) {
 /// Why nothing may be tuned in this process, or "".
 std::string reason_untuned(const base::Options& options, jit::Isa isa) {
     if (!options.enable) return "WHET_ENABLE=0";
-    if (options.tune == base::Tune::off && options.store_path.empty()) return "WHET_TUNE=off and no store";
+    if (options.tune == base::Tune::off && options.store_path.empty())
+        return "WHET_TUNE=off and no store";
     if (options.forge == base::ForgeMode::off) return "WHET_FORGE=off";
     if (options.numerics == base::Numerics::strict) return "WHET_NUMERICS=strict";
     if (options.budget_cpu && *options.budget_cpu <= 0) return "WHET_BUDGET_CPU=0";
     if (options.budget_seconds <= 0) return "WHET_BUDGET_SECONDS=0";
     if (::getauxval(AT_SECURE)) return "a setuid program";
-    if (isa == jit::Isa::portable && options.isa != base::IsaLimit::portable) return "a CPU without AVX2 and FMA";
+    if (isa == jit::Isa::portable && options.isa != base::IsaLimit::portable)
+        return "a CPU without AVX2 and FMA";
     return "";
 }
 
@@ -79,7 +82,8 @@ void make_runtime() {
     const base::Options options = base::load_options(environ, warnings);
     if (auto settings = base::parse_log_settings(options.log)) {
         settings->path = options.log_file;
-        if (auto configured = base::configure_log(*settings); !configured) warnings.push_back(configured.error().message);
+        if (auto configured = base::configure_log(*settings); !configured)
+            warnings.push_back(configured.error().message);
     } else {
         warnings.push_back("WHET_LOG: " + settings.error().message);
     }
@@ -90,15 +94,19 @@ void make_runtime() {
     auto* const r = new Runtime(options);
     ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     the_runtime.store(r, std::memory_order_release);
-    // The parent's last look: what the program did until its end. A program that is killed leaves an earlier one.
+    // The parent's last look: what the program did until its end. A program that is killed leaves
+    // an earlier one.
     if (!options.control_path.empty()) std::atexit([] { runtime().tuner->at_exit(); });
 }
 
 }  // namespace
 
 Runtime::Runtime(const base::Options& given)
-    : options(given), isa(usable_isa(given.isa)), sites(static_cast<uint32_t>(given.budget_sites)),
-      code(static_cast<size_t>(given.budget_code_bytes)), frozen(given.budget_packed_bytes.value_or(-1)) {
+    : options(given),
+      isa(usable_isa(given.isa)),
+      sites(static_cast<uint32_t>(given.budget_sites)),
+      code(static_cast<size_t>(given.budget_code_bytes)),
+      frozen(given.budget_packed_bytes.value_or(-1)) {
     untuned_reason = reason_untuned(options, isa);
     may_tune = untuned_reason.empty();
     enabled = options.enable;
@@ -111,7 +119,8 @@ Runtime::Runtime(const base::Options& given)
 
 void Runtime::apply_switches() noexcept {
     const bool invariant = options.numerics == base::Numerics::invariant;
-    hot_settings.every_call_slow.store(!enabled || options.checked || invariant, std::memory_order_release);
+    hot_settings.every_call_slow.store(!enabled || options.checked || invariant,
+                                       std::memory_order_release);
 }
 
 Runtime& runtime() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one Whet of a process: options, table, code, promises, tuner; made at the first use, never destroyed.
+// The one Whet of a process: options, table, code, promises, tuner; made at the first use, never
+// destroyed.
 #pragma once
 
 #include <atomic>
@@ -17,7 +18,8 @@ class Tuner;
 
 /// What every call reads; one line, written only by whet_enable, whet_disable and at start.
 struct alignas(64) HotSettings {
-    std::atomic<bool> every_call_slow{false};  ///< disabled, checked mode, or invariant mode without plans
+    std::atomic<bool> every_call_slow{
+        false};  ///< disabled, checked mode, or invariant mode without plans
 };
 extern HotSettings hot_settings;
 
@@ -30,7 +32,8 @@ struct Runtime {
     FrozenRegistry frozen;
     Tuner* tuner = nullptr;
     std::atomic<bool> enabled{true}, paused{false}, pinned{false};
-    bool may_tune = false;  ///< false: WHET_TUNE=off, budget 0, setuid, no usable CPU ...: the tuner is never started
+    bool may_tune = false;  ///< false: WHET_TUNE=off, budget 0, setuid, no usable CPU ...: the
+                            ///< tuner is never started
     std::string untuned_reason;
 
     explicit Runtime(const base::Options& given);
@@ -38,12 +41,14 @@ struct Runtime {
     void apply_switches() noexcept;
 };
 
-/// The process's runtime; made at the first call (about 1 ms: environment, host), one acquire load afterwards.
+/// The process's runtime; made at the first call (about 1 ms: environment, host), one acquire load
+/// afterwards.
 Runtime& runtime();
 /// Null before the first use.
 Runtime* runtime_if_made() noexcept;
 
-/// The path of the folder that holds libwhet.so's helpers, by where this code was loaded from; "" when unknown.
+/// The path of the folder that holds libwhet.so's helpers, by where this code was loaded from; ""
+/// when unknown.
 std::string helper_directory();
 
 }  // namespace whet::runtime

@@ -40,7 +40,8 @@ Function optional(void* handle, const char* name) {
 Library make_library(const void* return_address) {
     Dl_info info{};
     void* handle = nullptr;
-    if (::dladdr(return_address, &info) && info.dli_fname) handle = ::dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (::dladdr(return_address, &info) && info.dli_fname)
+        handle = ::dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (!handle) handle = ::dlopen(nullptr, RTLD_LAZY);  // the program itself
     Library library;
     library.sgemm = original_of<SgemmFunction>(handle, "sgemm_");
@@ -54,7 +55,8 @@ Library make_library(const void* return_address) {
     return library;
 }
 
-/// Call sites seen so far: open addressing, filled under a mutex, read without; full at half: then the map answers.
+/// Call sites seen so far: open addressing, filled under a mutex, read without; full at half: then
+/// the map answers.
 struct AddressTable {
     static constexpr size_t kSlots = 1024;
     struct Slot {
@@ -70,7 +72,8 @@ struct AddressTable {
         return (reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15ull >> 40) % kSlots;
     }
     const Library* find(const void* address) const {
-        for (size_t at = first_slot(address), probes = 0; probes < kSlots; at = (at + 1) % kSlots, ++probes) {
+        for (size_t at = first_slot(address), probes = 0; probes < kSlots;
+             at = (at + 1) % kSlots, ++probes) {
             const void* const seen = slots[at].address.load(std::memory_order_acquire);
             if (seen == address) return slots[at].library.load(std::memory_order_relaxed);
             if (!seen) return nullptr;
@@ -80,7 +83,8 @@ struct AddressTable {
 };
 
 AddressTable& table() {
-    static auto* const made = new AddressTable;  // never destroyed: calls may come while the program ends
+    static auto* const made =
+        new AddressTable;  // never destroyed: calls may come while the program ends
     return *made;
 }
 
@@ -96,7 +100,8 @@ const Library* library_at(const void* return_address) {
     if (!library) library = new Library(make_library(return_address));
     if (known.used < AddressTable::kSlots / 2) {
         size_t at = AddressTable::first_slot(return_address);
-        while (known.slots[at].address.load(std::memory_order_relaxed)) at = (at + 1) % AddressTable::kSlots;
+        while (known.slots[at].address.load(std::memory_order_relaxed))
+            at = (at + 1) % AddressTable::kSlots;
         known.slots[at].library.store(library, std::memory_order_relaxed);
         known.slots[at].address.store(return_address, std::memory_order_release);
         ++known.used;

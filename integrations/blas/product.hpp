@@ -21,26 +21,33 @@ struct Key {
     int32_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
     float alpha = 0, beta = 0;
     uint8_t transa = 0, transb = 0;  ///< 1: transposed
-    uint8_t row_major = 0;           ///< how the caller said it; the original is called the same way
+    uint8_t row_major = 0;  ///< how the caller said it; the original is called the same way
     Entry entry = Entry::sgemm;
-    uint8_t frozen = 0;              ///< bit 0: a, bit 1: b
+    uint8_t frozen = 0;  ///< bit 0: a, bit 1: b
     int32_t batch = 1;
     int64_t step_a = 0, step_b = 0, step_c = 0;  ///< between the matrices of a batch, in elements
 
-    /// Field by field, without branches: wider loads would wait for the narrow stores that just filled the key.
+    /// Field by field, without branches: wider loads would wait for the narrow stores that just
+    /// filled the key.
     bool operator==(const Key& o) const {
         const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
-        const uint32_t narrow = static_cast<uint32_t>((m ^ o.m) | (n ^ o.n) | (k ^ o.k) | (lda ^ o.lda) | (ldb ^ o.ldb) | (ldc ^ o.ldc) |
-                                                      (batch ^ o.batch) | (transa ^ o.transa) | (transb ^ o.transb) |
-                                                      (row_major ^ o.row_major) | (frozen ^ o.frozen) |
-                                                      (static_cast<int>(entry) ^ static_cast<int>(o.entry))) |
-                                (bits(alpha) ^ bits(o.alpha)) | (bits(beta) ^ bits(o.beta));
+        const uint32_t narrow =
+            static_cast<uint32_t>((m ^ o.m) | (n ^ o.n) | (k ^ o.k) | (lda ^ o.lda) |
+                                  (ldb ^ o.ldb) | (ldc ^ o.ldc) | (batch ^ o.batch) |
+                                  (transa ^ o.transa) | (transb ^ o.transb) |
+                                  (row_major ^ o.row_major) | (frozen ^ o.frozen) |
+                                  (static_cast<int>(entry) ^ static_cast<int>(o.entry))) |
+            (bits(alpha) ^ bits(o.alpha)) | (bits(beta) ^ bits(o.beta));
         const int64_t wide = (step_a ^ o.step_a) | (step_b ^ o.step_b) | (step_c ^ o.step_c);
         return (narrow == 0) & (wide == 0) & (library == o.library);
     }
     uint64_t hash() const {
-        const uint64_t x = (static_cast<uint64_t>(static_cast<uint32_t>(m)) << 32 | static_cast<uint32_t>(n)) * 0x9e3779b97f4a7c15ull;
-        const uint64_t y = (static_cast<uint64_t>(static_cast<uint32_t>(k)) << 32 | static_cast<uint32_t>(lda + 7 * ldb + 31 * ldc + frozen * 3 + transa)) * 0xe7037ed1a0b428dbull;
+        const uint64_t x =
+            (static_cast<uint64_t>(static_cast<uint32_t>(m)) << 32 | static_cast<uint32_t>(n)) *
+            0x9e3779b97f4a7c15ull;
+        const uint64_t y = (static_cast<uint64_t>(static_cast<uint32_t>(k)) << 32 |
+                            static_cast<uint32_t>(lda + 7 * ldb + 31 * ldc + frozen * 3 + transa)) *
+                           0xe7037ed1a0b428dbull;
         return x ^ (y >> 7) ^ (y << 11);
     }
 };
@@ -60,8 +67,8 @@ struct Call {
 /// Products below this many multiplications go straight to the original: no tuning would be felt.
 inline constexpr int64_t kTinyProduct = 16 * 16 * 16;
 
-/// Runs the original of `call`, or a plain loop where there is none (said once). Marks the thread, so that a BLAS call
-/// inside the original goes straight on.
+/// Runs the original of `call`, or a plain loop where there is none (said once). Marks the thread,
+/// so that a BLAS call inside the original goes straight on.
 void run_original(const Call& call);
 /// Whether the calling thread is inside an original.
 bool inside_original() noexcept;
@@ -69,7 +76,8 @@ bool inside_original() noexcept;
 /// Serves the call by its site when it is Whet's, else by the original. key.frozen is filled here.
 void serve(Call& call);
 
-/// Whether [pointer, pointer + bytes) is frozen: remembered per thread, a few nanoseconds when nothing changed.
+/// Whether [pointer, pointer + bytes) is frozen: remembered per thread, a few nanoseconds when
+/// nothing changed.
 bool is_frozen(const void* pointer, size_t bytes);
 
 }  // namespace whet::blas

@@ -18,16 +18,19 @@ struct MachineTimes {
 };
 MachineTimes read_machine_times();
 
-/// Turns the options, the machine's idleness and the application's own latency into the forge's allowance. One thread.
+/// Turns the options, the machine's idleness and the application's own latency into the forge's
+/// allowance. One thread.
 class Budget {
 public:
     explicit Budget(const base::Options& options, int cores, std::optional<double> quota);
 
-    /// Share for the coming quarter of a second. forge_seconds: CPU time that the forge has used so far.
+    /// Share for the coming quarter of a second. forge_seconds: CPU time that the forge has used so
+    /// far.
     double share(const MachineTimes& now, double forge_seconds);
     /// Tells how the application's sampled calls now compare with their usual time (1: as always).
     void observe_latency(double relative, double now_seconds);
-    forge::ControlMessage control(const MachineTimes& now, double forge_seconds, uint64_t trials, bool paused);
+    forge::ControlMessage control(const MachineTimes& now, double forge_seconds, uint64_t trials,
+                                  bool paused);
     bool used_up(double forge_seconds, uint64_t trials) const;
 
 private:

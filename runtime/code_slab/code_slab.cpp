@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executable memory by dual mapping, or by sealing one anonymous chunk per blob where that is forbidden.
+// Executable memory by dual mapping, or by sealing one anonymous chunk per blob where that is
+// forbidden.
 #include "runtime/code_slab/code_slab.hpp"
 
 #include <sys/mman.h>
@@ -27,14 +28,17 @@ size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 base::Result<jit::MicrokernelFunction> CodeSlab::publish(const jit::Blob& blob) {
     if (blob.entry >= blob.text_bytes || blob.text_bytes > blob.bytes.size()) {
-        return make_error(Code::invalid_argument, "got a blob of %zu bytes with entry %u, expected the entry inside its text",
-                          blob.bytes.size(), blob.entry);
+        return make_error(
+            Code::invalid_argument,
+            "got a blob of %zu bytes with entry %u, expected the entry inside its text",
+            blob.bytes.size(), blob.entry);
     }
     std::lock_guard lock(mutex_);
     const uint64_t hash = base::hash_bytes(blob.bytes.data(), blob.bytes.size(), blob.entry);
     const auto [first, last] = published_.equal_range(hash);
     for (auto it = first; it != last; ++it) {
-        if (it->second.entry == blob.entry && it->second.bytes == blob.bytes) return it->second.function;
+        if (it->second.entry == blob.entry && it->second.bytes == blob.bytes)
+            return it->second.function;
     }
     WHET_TRY(uint8_t* const address, place(blob.bytes.data(), blob.bytes.size()));
     const auto function = reinterpret_cast<jit::MicrokernelFunction>(address + blob.entry);
@@ -45,7 +49,8 @@ base::Result<jit::MicrokernelFunction> CodeSlab::publish(const jit::Blob& blob) 
 base::Result<uint8_t*> CodeSlab::place(const uint8_t* bytes, size_t size) {
     const size_t need = round_up(size, kAlignment);
     if (used_total_ + need > budget_bytes_) {
-        return make_error(Code::out_of_budget, "generated code needs %zu bytes more, %zu of %zu are used", need,
+        return make_error(Code::out_of_budget,
+                          "generated code needs %zu bytes more, %zu of %zu are used", need,
                           used_total_, budget_bytes_);
     }
     if (denied_) return make_error(Code::unsupported, "the system gives no executable memory");
@@ -87,7 +92,8 @@ base::Result<void> CodeSlab::open_chunk(size_t least_bytes) {
 
 base::Result<uint8_t*> CodeSlab::place_sealed(const uint8_t* bytes, size_t size) {
     const size_t mapped = round_up(size, 4096);
-    void* const chunk = ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* const chunk =
+        ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (chunk != MAP_FAILED) {
         std::memcpy(chunk, bytes, size);
         if (::mprotect(chunk, mapped, PROT_READ | PROT_EXEC) == 0) {

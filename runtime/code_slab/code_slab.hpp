@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Executable memory: a file mapped twice, filled through its writable view, never unmapped, never sealed again.
+// Executable memory: a file mapped twice, filled through its writable view, never unmapped, never
+// sealed again.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +14,16 @@
 
 namespace whet::runtime {
 
-/// Holds generated code. Published code stays callable as long as the process, in its forked children too; a child
-/// never writes its parent's slab but opens one of its own. Equal blobs share one copy. Thread-safe.
+/// Holds generated code. Published code stays callable as long as the process, in its forked
+/// children too; a child never writes its parent's slab but opens one of its own. Equal blobs share
+/// one copy. Thread-safe.
 class CodeSlab {
 public:
     explicit CodeSlab(size_t budget_bytes) : budget_bytes_(budget_bytes) {}
 
     /// Copies a blob to executable memory (64-byte aligned) and returns its entry.
-    /// out_of_budget: the budget is used up; unsupported: the system gives no executable memory (said once in the log).
+    /// out_of_budget: the budget is used up; unsupported: the system gives no executable memory
+    /// (said once in the log).
     base::Result<jit::MicrokernelFunction> publish(const jit::Blob& blob);
 
     size_t used_bytes() const noexcept { return used_total_; }

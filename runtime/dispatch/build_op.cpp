@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The whet_op_* builders: check everything the caller says, then fill the operation, or change nothing.
+// The whet_op_* builders: check everything the caller says, then fill the operation, or change
+// nothing.
 #include <climits>
 #include <cstring>
 
@@ -16,17 +17,20 @@ using base::Code;
 using base::make_error;
 using base::Result;
 
-constexpr int64_t kMostElements = int64_t{1} << 48;  // keeps every offset, in bytes, far inside 64 bits
+constexpr int64_t kMostElements = int64_t{1}
+                                  << 48;  // keeps every offset, in bytes, far inside 64 bits
 
 /// Copies the shape of a tensor; fills compact strides where none are given.
-Result<whet_view> view_of(const whet_tensor* tensor, const char* name, int least_rank, int most_rank) {
+Result<whet_view> view_of(const whet_tensor* tensor, const char* name, int least_rank,
+                          int most_rank) {
     if (!tensor) return make_error(Code::invalid_argument, "%s: got null, expected a tensor", name);
     if (tensor->dtype != WHET_F32) {
-        return make_error(Code::unsupported, "%s: got dtype %d, expected f32", name, static_cast<int>(tensor->dtype));
+        return make_error(Code::unsupported, "%s: got dtype %d, expected f32", name,
+                          static_cast<int>(tensor->dtype));
     }
     if (tensor->rank < least_rank || tensor->rank > most_rank) {
-        return make_error(Code::unsupported, "%s: got rank %d, expected %d to %d", name, tensor->rank, least_rank,
-                          most_rank);
+        return make_error(Code::unsupported, "%s: got rank %d, expected %d to %d", name,
+                          tensor->rank, least_rank, most_rank);
     }
     if (!tensor->extents) return make_error(Code::invalid_argument, "%s: got no extents", name);
     whet_view view;
@@ -37,12 +41,14 @@ Result<whet_view> view_of(const whet_tensor* tensor, const char* name, int least
     for (int i = tensor->rank - 1; i >= 0; --i) {
         const int64_t extent = tensor->extents[i];
         if (extent < 0 || extent > INT32_MAX) {
-            return make_error(Code::invalid_argument, "%s: got extent %lld at axis %d, expected 0 to 2^31 - 1", name,
+            return make_error(Code::invalid_argument,
+                              "%s: got extent %lld at axis %d, expected 0 to 2^31 - 1", name,
                               static_cast<long long>(extent), i);
         }
         const int64_t stride = tensor->strides ? tensor->strides[i] : compact;
         if (stride < 0 && extent > 1) {
-            return make_error(Code::unsupported, "%s: got stride %lld at axis %d, expected 0 or more", name,
+            return make_error(Code::unsupported,
+                              "%s: got stride %lld at axis %d, expected 0 or more", name,
                               static_cast<long long>(stride), i);
         }
         view.extents[i] = extent;
@@ -51,7 +57,8 @@ Result<whet_view> view_of(const whet_tensor* tensor, const char* name, int least
         int64_t step = 0;
         if (extent > 1 && (__builtin_mul_overflow(extent - 1, stride, &step) ||
                            __builtin_add_overflow(reach, step, &reach) || reach > kMostElements)) {
-            return make_error(Code::unsupported, "%s: got a tensor that spans more than 2^48 elements", name);
+            return make_error(Code::unsupported,
+                              "%s: got a tensor that spans more than 2^48 elements", name);
         }
     }
     if (compact > kMostElements) {
@@ -69,14 +76,18 @@ Result<void> check_output(const whet_view& view, const char* name) {
         if (view.extents[i] > 1) order[count++] = i;
     }
     for (int i = 1; i < count; ++i) {
-        for (int j = i; j > 0 && view.strides[order[j]] < view.strides[order[j - 1]]; --j) std::swap(order[j], order[j - 1]);
+        for (int j = i; j > 0 && view.strides[order[j]] < view.strides[order[j - 1]]; --j)
+            std::swap(order[j], order[j - 1]);
     }
     int64_t reach = 0;
     for (int i = 0; i < count; ++i) {
         const int axis = order[i];
         if (view.strides[axis] <= reach) {
-            return make_error(Code::unsupported, "%s: got stride %lld at axis %d, expected more than %lld (its elements overlap)",
-                              name, static_cast<long long>(view.strides[axis]), axis, static_cast<long long>(reach));
+            return make_error(
+                Code::unsupported,
+                "%s: got stride %lld at axis %d, expected more than %lld (its elements overlap)",
+                name, static_cast<long long>(view.strides[axis]), axis,
+                static_cast<long long>(reach));
         }
         reach += (view.extents[axis] - 1) * view.strides[axis];
     }
@@ -86,13 +97,17 @@ Result<void> check_output(const whet_view& view, const char* name) {
 Result<void> expect_extent(const whet_view& view, int axis, int64_t expected, const char* name) {
     if (view.extents[axis] == expected) return {};
     return make_error(Code::invalid_argument, "%s: got extent %lld at axis %d, expected %lld", name,
-                      static_cast<long long>(view.extents[axis]), axis, static_cast<long long>(expected));
+                      static_cast<long long>(view.extents[axis]), axis,
+                      static_cast<long long>(expected));
 }
 
-/// Makes an operand of the destination's rank, its batch axis of stride 0 where it has none or has extent 1.
+/// Makes an operand of the destination's rank, its batch axis of stride 0 where it has none or has
+/// extent 1.
 Result<whet_view> with_batch(whet_view view, const whet_view& dst, const char* name) {
     if (dst.rank == 2) {
-        if (view.rank != 2) return make_error(Code::invalid_argument, "%s: got rank %d, expected 2", name, view.rank);
+        if (view.rank != 2)
+            return make_error(Code::invalid_argument, "%s: got rank %d, expected 2", name,
+                              view.rank);
         return view;
     }
     if (view.rank == 2) {
@@ -137,15 +152,17 @@ Result<Bias> bias_of(const whet_tensor* tensor, int64_t m, int64_t n) {
         bias.view.strides[0] = view.strides[0];
         return bias;
     }
-    return make_error(Code::invalid_argument, "bias: got extents [%lld%s%s], expected [%lld] or [%lld, 1]",
+    return make_error(Code::invalid_argument,
+                      "bias: got extents [%lld%s%s], expected [%lld] or [%lld, 1]",
                       static_cast<long long>(view.extents[0]), view.rank == 2 ? ", " : "",
-                      view.rank == 2 ? std::to_string(view.extents[1]).c_str() : "", static_cast<long long>(n),
-                      static_cast<long long>(m));
+                      view.rank == 2 ? std::to_string(view.extents[1]).c_str() : "",
+                      static_cast<long long>(n), static_cast<long long>(m));
 }
 
 Result<void> check_epilogue(whet_epilogue epilogue) {
     if (epilogue == WHET_EPILOGUE_NONE || epilogue == WHET_EPILOGUE_RELU) return {};
-    return make_error(Code::unsupported, "got epilogue %d, expected none or relu", static_cast<int>(epilogue));
+    return make_error(Code::unsupported, "got epilogue %d, expected none or relu",
+                      static_cast<int>(epilogue));
 }
 
 void start_op(whet_op& op, whet_kind kind, uint32_t operands) {
@@ -157,15 +174,18 @@ void start_op(whet_op& op, whet_kind kind, uint32_t operands) {
     op.groups = 1;
 }
 
-bool regions_meet(const whet_tensor* dst, const whet_view& dst_view, const whet_tensor* src, const whet_view& src_view) {
+bool regions_meet(const whet_tensor* dst, const whet_view& dst_view, const whet_tensor* src,
+                  const whet_view& src_view) {
     const int64_t dst_bytes = element_span(dst_view) * 4, src_bytes = element_span(src_view) * 4;
     if (!dst->data || !src->data || dst_bytes == 0 || src_bytes == 0) return false;
-    const auto d = reinterpret_cast<uintptr_t>(dst->data), s = reinterpret_cast<uintptr_t>(src->data);
+    const auto d = reinterpret_cast<uintptr_t>(dst->data),
+               s = reinterpret_cast<uintptr_t>(src->data);
     return d < s + static_cast<uintptr_t>(src_bytes) && s < d + static_cast<uintptr_t>(dst_bytes);
 }
 
-Result<whet_op> matmul_op(const whet_tensor* c, const whet_tensor* a, const whet_tensor* b, const whet_tensor* bias,
-                          float alpha, float beta, whet_epilogue epilogue) {
+Result<whet_op> matmul_op(const whet_tensor* c, const whet_tensor* a, const whet_tensor* b,
+                          const whet_tensor* bias, float alpha, float beta,
+                          whet_epilogue epilogue) {
     WHET_TRY(const whet_view dst, view_of(c, "c", 2, 3));
     WHET_TRY(const whet_view a_given, view_of(a, "a", 2, 3));
     WHET_TRY(const whet_view b_given, view_of(b, "b", 2, 3));
@@ -178,7 +198,8 @@ Result<whet_op> matmul_op(const whet_tensor* c, const whet_tensor* a, const whet
     WHET_TRY_VOID(expect_extent(b_view, m_axis, a_view.extents[n_axis], "b"));
     WHET_TRY_VOID(check_output(dst, "c"));
     if (regions_meet(c, dst, a, a_given) || regions_meet(c, dst, b, b_given)) {
-        return make_error(Code::invalid_argument, "got c overlapping a or b, expected separate memory");
+        return make_error(Code::invalid_argument,
+                          "got c overlapping a or b, expected separate memory");
     }
     whet_op op;
     start_op(op, WHET_MATMUL, bias ? 4 : 3);
@@ -190,11 +211,13 @@ Result<whet_op> matmul_op(const whet_tensor* c, const whet_tensor* a, const whet
     op.operands[WHET_B] = b_view;
     if (bias) {
         if (beta != 0) {
-            return make_error(Code::invalid_argument, "got a bias and beta %g, expected beta 0", static_cast<double>(beta));
+            return make_error(Code::invalid_argument, "got a bias and beta %g, expected beta 0",
+                              static_cast<double>(beta));
         }
         WHET_TRY(const Bias found, bias_of(bias, dst.extents[m_axis], dst.extents[n_axis]));
         if (regions_meet(c, dst, bias, found.view)) {
-            return make_error(Code::invalid_argument, "got c overlapping bias, expected separate memory");
+            return make_error(Code::invalid_argument,
+                              "got c overlapping bias, expected separate memory");
         }
         op.operands[WHET_BIAS] = found.view;
         op.bias_axis = found.axis;
@@ -203,34 +226,43 @@ Result<whet_op> matmul_op(const whet_tensor* c, const whet_tensor* a, const whet
 }
 
 int64_t conv_output(int64_t in, int64_t kernel, const whet_conv_params& p, int i) {
-    const int64_t reach = in + 2 * int64_t{p.padding[i]} - int64_t{p.dilation[i]} * (kernel - 1) - 1;
+    const int64_t reach =
+        in + 2 * int64_t{p.padding[i]} - int64_t{p.dilation[i]} * (kernel - 1) - 1;
     return reach < 0 ? -1 : reach / p.stride[i] + 1;
 }
 
 int64_t conv_transpose_output(int64_t in, int64_t kernel, const whet_conv_params& p, int i) {
-    return (in - 1) * p.stride[i] - 2 * int64_t{p.padding[i]} + int64_t{p.dilation[i]} * (kernel - 1) +
-           p.output_padding[i] + 1;
+    return (in - 1) * p.stride[i] - 2 * int64_t{p.padding[i]} +
+           int64_t{p.dilation[i]} * (kernel - 1) + p.output_padding[i] + 1;
 }
 
 Result<void> check_conv_params(const whet_conv_params& p, int spatial, bool transposed) {
-    if (p.groups < 1) return make_error(Code::invalid_argument, "got %d groups, expected 1 or more", p.groups);
+    if (p.groups < 1)
+        return make_error(Code::invalid_argument, "got %d groups, expected 1 or more", p.groups);
     for (int i = 0; i < spatial; ++i) {
-        if (p.stride[i] < 1) return make_error(Code::invalid_argument, "got stride %d, expected 1 or more", p.stride[i]);
-        if (p.padding[i] < 0) return make_error(Code::invalid_argument, "got padding %d, expected 0 or more", p.padding[i]);
+        if (p.stride[i] < 1)
+            return make_error(Code::invalid_argument, "got stride %d, expected 1 or more",
+                              p.stride[i]);
+        if (p.padding[i] < 0)
+            return make_error(Code::invalid_argument, "got padding %d, expected 0 or more",
+                              p.padding[i]);
         if (p.dilation[i] < 1) {
-            return make_error(Code::invalid_argument, "got dilation %d, expected 1 or more", p.dilation[i]);
+            return make_error(Code::invalid_argument, "got dilation %d, expected 1 or more",
+                              p.dilation[i]);
         }
-        const int largest = transposed ? (p.stride[i] > p.dilation[i] ? p.stride[i] : p.dilation[i]) - 1 : 0;
+        const int largest =
+            transposed ? (p.stride[i] > p.dilation[i] ? p.stride[i] : p.dilation[i]) - 1 : 0;
         if (p.output_padding[i] < 0 || p.output_padding[i] > largest) {
-            return make_error(Code::invalid_argument, "got output padding %d, expected 0 to %d", p.output_padding[i],
-                              largest);
+            return make_error(Code::invalid_argument, "got output padding %d, expected 0 to %d",
+                              p.output_padding[i], largest);
         }
     }
     return {};
 }
 
-Result<whet_op> conv_op(whet_kind kind, const whet_tensor* dst_tensor, const whet_tensor* src_tensor,
-                        const whet_tensor* weights_tensor, const whet_tensor* bias, const whet_conv_params* params,
+Result<whet_op> conv_op(whet_kind kind, const whet_tensor* dst_tensor,
+                        const whet_tensor* src_tensor, const whet_tensor* weights_tensor,
+                        const whet_tensor* bias, const whet_conv_params* params,
                         whet_epilogue epilogue) {
     const bool transposed = kind == WHET_CONV_TRANSPOSE;
     WHET_TRY(const whet_view dst, view_of(dst_tensor, "dst", 3, 5));
@@ -242,8 +274,9 @@ Result<whet_op> conv_op(whet_kind kind, const whet_tensor* dst_tensor, const whe
     WHET_TRY_VOID(check_conv_params(*params, spatial, transposed));
     const int64_t ci = src.extents[1], co = dst.extents[1], groups = params->groups;
     if (ci % groups != 0 || co % groups != 0) {
-        return make_error(Code::invalid_argument, "got %lld and %lld channels in %lld groups, expected multiples",
-                          static_cast<long long>(ci), static_cast<long long>(co), static_cast<long long>(groups));
+        return make_error(
+            Code::invalid_argument, "got %lld and %lld channels in %lld groups, expected multiples",
+            static_cast<long long>(ci), static_cast<long long>(co), static_cast<long long>(groups));
     }
     WHET_TRY_VOID(expect_extent(src, 0, dst.extents[0], "src"));
     WHET_TRY_VOID(expect_extent(weights, 0, transposed ? ci : co, "weights"));
@@ -251,12 +284,16 @@ Result<whet_op> conv_op(whet_kind kind, const whet_tensor* dst_tensor, const whe
     for (int i = 0; i < spatial; ++i) {
         const int64_t in = src.extents[2 + i], kernel = weights.extents[2 + i];
         if (kernel < 1) return make_error(Code::invalid_argument, "weights: got an empty kernel");
-        WHET_TRY_VOID(expect_extent(dst, 2 + i, transposed ? conv_transpose_output(in, kernel, *params, i)
-                                                           : conv_output(in, kernel, *params, i), "dst"));
+        WHET_TRY_VOID(expect_extent(dst, 2 + i,
+                                    transposed ? conv_transpose_output(in, kernel, *params, i)
+                                               : conv_output(in, kernel, *params, i),
+                                    "dst"));
     }
     WHET_TRY_VOID(check_output(dst, "dst"));
-    if (regions_meet(dst_tensor, dst, src_tensor, src) || regions_meet(dst_tensor, dst, weights_tensor, weights)) {
-        return make_error(Code::invalid_argument, "got dst overlapping src or weights, expected separate memory");
+    if (regions_meet(dst_tensor, dst, src_tensor, src) ||
+        regions_meet(dst_tensor, dst, weights_tensor, weights)) {
+        return make_error(Code::invalid_argument,
+                          "got dst overlapping src or weights, expected separate memory");
     }
     whet_op op;
     start_op(op, kind, bias ? 4 : 3);
@@ -287,7 +324,8 @@ Result<whet_op> softmax_op(const whet_tensor* dst_tensor, const whet_tensor* src
     WHET_TRY_VOID(expect_extent(src, 1, dst.extents[1], "src"));
     WHET_TRY_VOID(check_output(dst, "dst"));
     if (regions_meet(dst_tensor, dst, src_tensor, src)) {
-        return make_error(Code::invalid_argument, "got dst overlapping src, expected separate memory");
+        return make_error(Code::invalid_argument,
+                          "got dst overlapping src, expected separate memory");
     }
     whet_op op;
     start_op(op, WHET_SOFTMAX, 2);
@@ -310,13 +348,15 @@ using namespace whet::runtime;
 
 extern "C" {
 
-whet_status whet_op_matmul(whet_op* op, const whet_tensor* c, const whet_tensor* a, const whet_tensor* b,
-                           const whet_tensor* bias, float alpha, float beta, whet_epilogue epilogue) {
+whet_status whet_op_matmul(whet_op* op, const whet_tensor* c, const whet_tensor* a,
+                           const whet_tensor* b, const whet_tensor* bias, float alpha, float beta,
+                           whet_epilogue epilogue) {
     return deliver(op, matmul_op(c, a, b, bias, alpha, beta, epilogue));
 }
 
-whet_status whet_op_conv(whet_op* op, const whet_tensor* dst, const whet_tensor* src, const whet_tensor* weights,
-                         const whet_tensor* bias, const whet_conv_params* params, whet_epilogue epilogue) {
+whet_status whet_op_conv(whet_op* op, const whet_tensor* dst, const whet_tensor* src,
+                         const whet_tensor* weights, const whet_tensor* bias,
+                         const whet_conv_params* params, whet_epilogue epilogue) {
     return deliver(op, conv_op(WHET_CONV, dst, src, weights, bias, params, epilogue));
 }
 
@@ -333,7 +373,8 @@ whet_status whet_op_softmax(whet_op* op, const whet_tensor* dst, const whet_tens
 whet_status whet_op_set_frozen(whet_op* op, int index) {
     if (!op) return fail(make_error(Code::invalid_argument, "op: got null"));
     if (index < 1 || index >= static_cast<int>(op->operand_count)) {
-        return fail(make_error(Code::invalid_argument, "got operand %d, expected 1 to %u", index, op->operand_count - 1));
+        return fail(make_error(Code::invalid_argument, "got operand %d, expected 1 to %u", index,
+                               op->operand_count - 1));
     }
     op->frozen |= 1u << index;
     return WHET_OK;

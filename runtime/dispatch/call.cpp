@@ -16,7 +16,8 @@ namespace whet::runtime {
 namespace {
 
 /// Runs a record that needs packed copies; false when one is missing (nothing was written).
-bool run_packed(const Record& record, whet_site* site, void* const* operands, ThreadBlock& block, std::byte* scratch) {
+bool run_packed(const Record& record, whet_site* site, void* const* operands, ThreadBlock& block,
+                std::byte* scratch) {
     PackedCall mark(block);
     jit::Operands call{operands};
     for (uint32_t i = 1; i < WHET_MAX_OPERANDS; ++i) {
@@ -39,7 +40,8 @@ bool run_record(const Record& record, whet_site* site, void* const* operands, Th
     return true;
 }
 
-/// Tells the tuner which weights a frozen site sees, so that they can be packed before a plan serves.
+/// Tells the tuner which weights a frozen site sees, so that they can be packed before a plan
+/// serves.
 void report_frozen_operands(whet_site* site, void* const* operands, ThreadBlock& block) {
     for (uint32_t i = 1; i < site->operand_count; ++i) {
         if (site->op.frozen >> i & 1) {
@@ -48,7 +50,8 @@ void report_frozen_operands(whet_site* site, void* const* operands, ThreadBlock&
     }
 }
 
-void run_original(const whet_site* site, void* const* operands, whet_fallback fallback, void* user) {
+void run_original(const whet_site* site, void* const* operands, whet_fallback fallback,
+                  void* user) {
     if (fallback) {
         fallback(user);
     } else {
@@ -56,9 +59,10 @@ void run_original(const whet_site* site, void* const* operands, whet_fallback fa
     }
 }
 
-/// Runs a record under comparison; repairs the answer by the original and takes the record out when it was wrong.
-bool run_checked_against_reference(const Record& record, whet_site* site, void* const* operands, ThreadBlock& block,
-                                   whet_fallback fallback, void* user) {
+/// Runs a record under comparison; repairs the answer by the original and takes the record out when
+/// it was wrong.
+bool run_checked_against_reference(const Record& record, whet_site* site, void* const* operands,
+                                   ThreadBlock& block, whet_fallback fallback, void* user) {
     SpotCheck check(site->op, operands, block);
     if (!run_record(record, site, operands, block)) return false;
     record.checks.fetch_add(1, std::memory_order_relaxed);
@@ -73,17 +77,20 @@ bool run_checked_against_reference(const Record& record, whet_site* site, void* 
     return true;
 }
 
-/// Whether this sampled call is also compared with the reference: the first calls of a record, then a few.
+/// Whether this sampled call is also compared with the reference: the first calls of a record, then
+/// a few.
 bool due_for_check(const Record& record, ThreadBlock& block) {
     constexpr uint32_t kFirstChecks = 8;   // every one of a new record's first sampled calls
     constexpr uint32_t kLaterChecks = 63;  // mask: one in 64 sampled calls later on
     if (!record.exact_bits) return false;
-    return record.checks.load(std::memory_order_relaxed) < kFirstChecks || (block.next_random() & kLaterChecks) == 0;
+    return record.checks.load(std::memory_order_relaxed) < kFirstChecks ||
+           (block.next_random() & kLaterChecks) == 0;
 }
 
 uint32_t next_countdown(const whet_site* site, SiteCounter& counter, ThreadBlock& block) {
-    constexpr uint32_t kFirstSamples = 16;    // of a thread at a site: every call
-    constexpr uint32_t kUnknownPeriod = 512;  // then, until the tuner knows how long a call takes (or for ever without one)
+    constexpr uint32_t kFirstSamples = 16;  // of a thread at a site: every call
+    constexpr uint32_t kUnknownPeriod =
+        512;  // then, until the tuner knows how long a call takes (or for ever without one)
     uint32_t period = site->sample_period.load(std::memory_order_relaxed);
     if (period == 0) period = ++counter.samples < kFirstSamples ? 1 : kUnknownPeriod;
     if (period <= 1) return 0;
@@ -91,8 +98,9 @@ uint32_t next_countdown(const whet_site* site, SiteCounter& counter, ThreadBlock
     return period / 2 + block.next_random() % period;
 }
 
-__attribute__((noinline)) whet_status call_slowly(whet_site* site, void* const* operands, whet_fallback fallback,
-                                                  void* user, ThreadBlock* block) {
+__attribute__((noinline)) whet_status call_slowly(whet_site* site, void* const* operands,
+                                                  whet_fallback fallback, void* user,
+                                                  ThreadBlock* block) {
     Runtime& r = runtime();
     if (!block) block = make_block(r.sites.capacity());
     if (!block || !r.enabled.load(std::memory_order_relaxed) || site->degenerate) {
@@ -100,7 +108,8 @@ __attribute__((noinline)) whet_status call_slowly(whet_site* site, void* const* 
         return WHET_OK;
     }
     SiteCounter& counter = block->counters[site->index];
-    counter.calls.store(counter.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    counter.calls.store(counter.calls.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_relaxed);
     const bool sampled = counter.countdown == 0;
     counter.countdown = sampled ? next_countdown(site, counter, *block) : counter.countdown - 1;
     if (sampled) r.tuner->wake_at_first_call();
@@ -110,9 +119,11 @@ __attribute__((noinline)) whet_status call_slowly(whet_site* site, void* const* 
         if (challenger && (block->next_random() & 1)) record = challenger;
         if (!record && site->op.frozen) report_frozen_operands(site, operands, *block);
     }
-    // Under `invariant` the same bits from the first call on: the reference answers until a plan does.
+    // Under `invariant` the same bits from the first call on: the reference answers until a plan
+    // does.
     if (r.options.numerics == base::Numerics::invariant) fallback = nullptr;
-    if (record && r.options.checked) return call_compared(*record, site, operands, *block, fallback, user, run_record);
+    if (record && r.options.checked)
+        return call_compared(*record, site, operands, *block, fallback, user, run_record);
     if (record && sampled && due_for_check(*record, *block)) {
         if (!run_checked_against_reference(*record, site, operands, *block, fallback, user)) {
             run_original(site, operands, fallback, user);
@@ -134,21 +145,25 @@ __attribute__((noinline)) whet_status call_slowly(whet_site* site, void* const* 
 }  // namespace
 }  // namespace whet::runtime
 
-extern "C" whet_status whet_site_call(whet_site* site, void* const* operands, int count, whet_fallback fallback,
-                                      void* user) {
+extern "C" whet_status whet_site_call(whet_site* site, void* const* operands, int count,
+                                      whet_fallback fallback, void* user) {
     using namespace whet::runtime;
     if (__builtin_expect(static_cast<uint32_t>(count) != site->operand_count, 0)) {
-        return fail(whet::base::make_error(whet::base::Code::invalid_argument, "got %d operands, expected %u", count,
+        return fail(whet::base::make_error(whet::base::Code::invalid_argument,
+                                           "got %d operands, expected %u", count,
                                            site->operand_count));
     }
     ThreadBlock* const block = current_block;
-    if (__builtin_expect(!block || hot_settings.every_call_slow.load(std::memory_order_relaxed), 0)) {
+    if (__builtin_expect(!block || hot_settings.every_call_slow.load(std::memory_order_relaxed),
+                         0)) {
         return call_slowly(site, operands, fallback, user, block);
     }
     SiteCounter& counter = block->counters[site->index];
-    if (__builtin_expect(counter.countdown == 0, 0)) return call_slowly(site, operands, fallback, user, block);
+    if (__builtin_expect(counter.countdown == 0, 0))
+        return call_slowly(site, operands, fallback, user, block);
     --counter.countdown;
-    counter.calls.store(counter.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    counter.calls.store(counter.calls.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_relaxed);
     const Record* const record = site->record.load(std::memory_order_acquire);
     if (record && run_record(*record, site, operands, *block)) return WHET_OK;
     run_original(site, operands, fallback, user);

@@ -14,7 +14,8 @@ namespace whet::runtime {
 namespace {
 
 bool same_value(float a, float b) {
-    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) || (std::isnan(a) && std::isnan(b));
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
+           (std::isnan(a) && std::isnan(b));
 }
 
 /// Calls body(offset in elements) for every element of a view, last axis fastest.
@@ -44,10 +45,12 @@ void scatter(const whet_view& view, const float* from, float* to) {
 
 }  // namespace
 
-SpotCheck::SpotCheck(const whet_op& op, void* const* operands, ThreadBlock& block) : op_(op), operands_(operands) {
+SpotCheck::SpotCheck(const whet_op& op, void* const* operands, ThreadBlock& block)
+    : op_(op), operands_(operands) {
     const whet_view& dst = op.operands[WHET_DST];
     if (op.beta != 0) {
-        saved_ = reinterpret_cast<float*>(block.save_of(static_cast<size_t>(element_count(dst)) * sizeof(float)));
+        saved_ = reinterpret_cast<float*>(
+            block.save_of(static_cast<size_t>(element_count(dst)) * sizeof(float)));
         if (saved_) gather(dst, static_cast<const float*>(operands[WHET_DST]), saved_);
     }
     const uint32_t edge = block.next_random();
@@ -75,14 +78,16 @@ void SpotCheck::restore() noexcept {
     if (saved_) scatter(op_.operands[WHET_DST], saved_, static_cast<float*>(operands_[WHET_DST]));
 }
 
-whet_status call_compared(const Record& record, whet_site* site, void* const* operands, ThreadBlock& block,
-                          whet_fallback fallback, void* user, RunRecord run) {
+whet_status call_compared(const Record& record, whet_site* site, void* const* operands,
+                          ThreadBlock& block, whet_fallback fallback, void* user, RunRecord run) {
     const whet_op& op = site->op;
     const whet_view& view = op.operands[WHET_DST];
     const auto count = static_cast<size_t>(element_count(view));
     auto* const dst = static_cast<float*>(operands[WHET_DST]);
     auto* const before = reinterpret_cast<float*>(block.save_of(2 * count * sizeof(float)));
-    const auto run_original = [&] { fallback ? fallback(user) : jit::reference_consistent(op, operands); };
+    const auto run_original = [&] {
+        fallback ? fallback(user) : jit::reference_consistent(op, operands);
+    };
     if (!before) {
         run_original();
         return WHET_OK;
@@ -98,8 +103,10 @@ whet_status call_compared(const Record& record, whet_site* site, void* const* op
     int64_t first[WHET_MAX_RANK] = {};
     for_each_offset(view, [&](int64_t offset, const int64_t* index) {
         const float mine = ours[at++], theirs = dst[offset];
-        if (same_value(mine, theirs) || std::fabs(mine - theirs) <= 1e-6f * std::fabs(theirs)) return;
-        if (!std::isfinite(mine) && !std::isfinite(theirs)) return;  // overflow and NaN may come in either order
+        if (same_value(mine, theirs) || std::fabs(mine - theirs) <= 1e-6f * std::fabs(theirs))
+            return;
+        if (!std::isfinite(mine) && !std::isfinite(theirs))
+            return;  // overflow and NaN may come in either order
         // The reference reads old dst where beta counts: give it the value from before the call.
         const float answer = theirs;
         dst[offset] = before[at - 1];
@@ -114,7 +121,10 @@ whet_status call_compared(const Record& record, whet_site* site, void* const* op
     std::string place;
     for (int i = 0; i < view.rank; ++i) place += (i ? "," : "") + std::to_string(first[i]);
     base::log_event(base::Level::error, "check", "a plan's answer differs from the original's",
-                    {{"op", operation_text(op)}, {"schedule", record.schedule}, {"elements", wrong}, {"first", place}});
+                    {{"op", operation_text(op)},
+                     {"schedule", record.schedule},
+                     {"elements", wrong},
+                     {"first", place}});
     const Record* expected = &record;
     site->record.compare_exchange_strong(expected, nullptr);
     block.push({site, &record, nullptr, 0, SampleKind::wrong});

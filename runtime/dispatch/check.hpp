@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Comparing live calls with the reference: a few elements now and then, or every element in checked mode.
+// Comparing live calls with the reference: a few elements now and then, or every element in checked
+// mode.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +13,15 @@
 
 namespace whet::runtime {
 
-/// Before a call: computes what a few elements of dst must become (old dst counts when beta is not 0) and keeps a copy
-/// of what dst holds where the original would need it again. Costs a few reductions of scalar code, a few microseconds.
+/// Before a call: computes what a few elements of dst must become (old dst counts when beta is not
+/// 0) and keeps a copy of what dst holds where the original would need it again. Costs a few
+/// reductions of scalar code, a few microseconds.
 class SpotCheck {
 public:
     SpotCheck(const whet_op& op, void* const* operands, ThreadBlock& block);
 
-    /// After the call: true when every watched element has exactly the expected bits (or both are NaN).
+    /// After the call: true when every watched element has exactly the expected bits (or both are
+    /// NaN).
     bool holds() const noexcept;
     /// Puts dst back to what it was before the call, where beta is not 0.
     void restore() noexcept;
@@ -34,11 +37,12 @@ private:
     float* saved_ = nullptr;
 };
 
-using RunRecord = bool (*)(const Record& record, whet_site* site, void* const* operands, ThreadBlock& block);
+using RunRecord = bool (*)(const Record& record, whet_site* site, void* const* operands,
+                           ThreadBlock& block);
 
-/// Checked mode: runs the record, then the original, compares all of dst within the tolerance, reports a difference
-/// once per record, and leaves the original's answer in dst.
-whet_status call_compared(const Record& record, whet_site* site, void* const* operands, ThreadBlock& block,
-                          whet_fallback fallback, void* user, RunRecord run);
+/// Checked mode: runs the record, then the original, compares all of dst within the tolerance,
+/// reports a difference once per record, and leaves the original's answer in dst.
+whet_status call_compared(const Record& record, whet_site* site, void* const* operands,
+                          ThreadBlock& block, whet_fallback fallback, void* user, RunRecord run);
 
 }  // namespace whet::runtime

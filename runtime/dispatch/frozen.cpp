@@ -60,11 +60,13 @@ void PackSet::set(const void* pointer, void* packed) {
         ++table->used;
         slot.key.store(pointer, std::memory_order_release);
     }
-    // A reader that still holds an older table may miss or find what was there: retired copies outlive such a call.
+    // A reader that still holds an older table may miss or find what was there: retired copies
+    // outlive such a call.
     for (auto& old : tables_) {
         if (old.get() == table) continue;
         Slot& stale = slot_for(*old, pointer);
-        if (stale.key.load(std::memory_order_relaxed) == pointer) stale.packed.store(packed, std::memory_order_release);
+        if (stale.key.load(std::memory_order_relaxed) == pointer)
+            stale.packed.store(packed, std::memory_order_release);
     }
 }
 
@@ -79,7 +81,8 @@ std::vector<const void*> PackSet::keys() const {
 }
 
 FrozenRegistry::FrozenRegistry(int64_t budget_bytes)
-    : budget_(budget_bytes), barrier_works_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) {}
+    : budget_(budget_bytes),
+      barrier_works_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) {}
 
 size_t FrozenRegistry::budget_bytes() const noexcept {
     return budget_ >= 0 ? static_cast<size_t>(budget_) : frozen_bytes();
@@ -95,7 +98,8 @@ base::Result<void> FrozenRegistry::freeze(const void* pointer, size_t bytes) {
     const auto [it, fresh] = ranges_.try_emplace(begin, Range{begin + bytes, 1});
     if (!fresh) {
         if (it->second.end != begin + bytes) {
-            return make_error(Code::invalid_argument, "got %zu bytes at an address frozen with %zu bytes", bytes,
+            return make_error(Code::invalid_argument,
+                              "got %zu bytes at an address frozen with %zu bytes", bytes,
                               static_cast<size_t>(it->second.end - begin));
         }
         ++it->second.promises;
@@ -111,7 +115,8 @@ base::Result<void> FrozenRegistry::thaw(const void* pointer) {
     std::lock_guard packing(packing_mutex_);
     std::lock_guard lock(mutex_);
     const auto it = ranges_.find(begin);
-    if (it == ranges_.end()) return make_error(Code::not_found, "got an address that no frozen range begins at");
+    if (it == ranges_.end())
+        return make_error(Code::not_found, "got an address that no frozen range begins at");
     if (--it->second.promises > 0) return {};
     const std::byte* const end = it->second.end;
     frozen_bytes_ -= static_cast<size_t>(end - begin);
@@ -153,16 +158,21 @@ PackSet* FrozenRegistry::set_of(const jit::PackLayout& layout) {
 
 base::Result<void> FrozenRegistry::pack(const Record& record, int operand, const void* source) {
     PackSet& set = *record.packs[operand];
-    const size_t source_bytes = static_cast<size_t>(element_span(record.plan.op.operands[operand])) * sizeof(float);
+    const size_t source_bytes =
+        static_cast<size_t>(element_span(record.plan.op.operands[operand])) * sizeof(float);
     std::lock_guard packing(packing_mutex_);
     {
         std::lock_guard lock(mutex_);
-        if (!contains_locked(source, source_bytes)) return make_error(Code::not_found, "no longer frozen");
+        if (!contains_locked(source, source_bytes))
+            return make_error(Code::not_found, "no longer frozen");
         if (set.find(source)) return {};
-        // Packing may pad a weight's edge: a sixteenth more than its own bytes is still "as many as are frozen".
-        const size_t budget = budget_ >= 0 ? static_cast<size_t>(budget_) : frozen_bytes() + frozen_bytes() / 16 + 65536;
+        // Packing may pad a weight's edge: a sixteenth more than its own bytes is still "as many as
+        // are frozen".
+        const size_t budget = budget_ >= 0 ? static_cast<size_t>(budget_)
+                                           : frozen_bytes() + frozen_bytes() / 16 + 65536;
         if (packed_bytes() + set.bytes > budget) {
-            return make_error(Code::out_of_budget, "packed operands need %zu bytes more, %zu of %zu are used", set.bytes,
+            return make_error(Code::out_of_budget,
+                              "packed operands need %zu bytes more, %zu of %zu are used", set.bytes,
                               packed_bytes(), budget);
         }
     }
@@ -171,7 +181,8 @@ base::Result<void> FrozenRegistry::pack(const Record& record, int operand, const
         std::lock_guard lock(mutex_);
         packed = arena_.allocate(set.bytes);
     }
-    if (!packed) return make_error(Code::out_of_budget, "no memory for %zu packed bytes", set.bytes);
+    if (!packed)
+        return make_error(Code::out_of_budget, "no memory for %zu packed bytes", set.bytes);
     jit::pack_frozen(record.plan, operand, source, packed);
     std::lock_guard lock(mutex_);
     set.set(source, packed);

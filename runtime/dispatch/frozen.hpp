@@ -17,11 +17,15 @@
 
 namespace whet::runtime {
 
-/// The packed copies in one layout, found by the operand's address. Readers are lock-free; writers hold the registry's
-/// mutex. A removed copy is found no more at once; its memory goes when no call can still read it.
+/// The packed copies in one layout, found by the operand's address. Readers are lock-free; writers
+/// hold the registry's mutex. A removed copy is found no more at once; its memory goes when no call
+/// can still read it.
 class PackSet {
 public:
-    PackSet(uint64_t layout_id, size_t copy_bytes) : id(layout_id), bytes(copy_bytes) { tables_.push_back(make_table(16)); table_ = tables_.back().get(); }
+    PackSet(uint64_t layout_id, size_t copy_bytes) : id(layout_id), bytes(copy_bytes) {
+        tables_.push_back(make_table(16));
+        table_ = tables_.back().get();
+    }
 
     /// The copy for the operand at `pointer`, or null. Only inside a PackedCall.
     const void* find(const void* pointer) const noexcept {
@@ -61,9 +65,11 @@ private:
 /// Marks that the calling thread uses packed copies until the end of the scope.
 class PackedCall {
 public:
-    explicit PackedCall(ThreadBlock& block) noexcept : block_(block), count_(block.packed_calls.load(std::memory_order_relaxed)) {
+    explicit PackedCall(ThreadBlock& block) noexcept
+        : block_(block), count_(block.packed_calls.load(std::memory_order_relaxed)) {
         block_.packed_calls.store(count_ + 1, std::memory_order_relaxed);
-        std::atomic_signal_fence(std::memory_order_seq_cst);  // the processor's fence is in reclaim (membarrier)
+        std::atomic_signal_fence(
+            std::memory_order_seq_cst);  // the processor's fence is in reclaim (membarrier)
     }
     ~PackedCall() { block_.packed_calls.store(count_ + 2, std::memory_order_release); }
     PackedCall(const PackedCall&) = delete;
@@ -81,19 +87,20 @@ public:
     explicit FrozenRegistry(int64_t budget_bytes);
 
     base::Result<void> freeze(const void* pointer, size_t bytes);
-    /// Forgets the range that begins at `pointer` and every packed copy of its content. When it returns no later call
-    /// uses one. Waits for a copy that is being made.
+    /// Forgets the range that begins at `pointer` and every packed copy of its content. When it
+    /// returns no later call uses one. Waits for a copy that is being made.
     base::Result<void> thaw(const void* pointer);
 
     /// Counts changes; 0 while nothing was ever frozen.
     uint64_t generation() const noexcept { return generation_.load(std::memory_order_acquire); }
-    /// True when [pointer, pointer + bytes) lies in one frozen range. Takes a lock: cache the answer by generation.
+    /// True when [pointer, pointer + bytes) lies in one frozen range. Takes a lock: cache the
+    /// answer by generation.
     bool contains(const void* pointer, size_t bytes) const noexcept;
 
     /// The set of a layout; made when new. Never freed.
     PackSet* set_of(const jit::PackLayout& layout);
-    /// Packs `source` for operand `operand` of the record's plan, unless it is there already. Background only.
-    /// out_of_budget; not_found: no longer frozen.
+    /// Packs `source` for operand `operand` of the record's plan, unless it is there already.
+    /// Background only. out_of_budget; not_found: no longer frozen.
     base::Result<void> pack(const Record& record, int operand, const void* source);
     /// Drops the copies of a layout that no record uses any more.
     void drop_set(PackSet* set);
@@ -114,7 +121,8 @@ private:
     struct Retired {
         void* memory;
         size_t bytes;
-        std::vector<std::pair<ThreadBlock*, uint32_t>> readers;  ///< blocks that were inside a call, and their counts
+        std::vector<std::pair<ThreadBlock*, uint32_t>>
+            readers;  ///< blocks that were inside a call, and their counts
     };
 
     bool contains_locked(const void* pointer, size_t bytes) const noexcept;

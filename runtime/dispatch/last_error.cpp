@@ -6,7 +6,8 @@
 
 namespace whet::runtime {
 namespace {
-constexpr size_t kLongestMessage = 512;  // bytes; a plain array, so that no thread-local destructor is needed
+constexpr size_t kLongestMessage =
+    512;  // bytes; a plain array, so that no thread-local destructor is needed
 thread_local char last_message[kLongestMessage];
 }  // namespace
 

@@ -14,7 +14,8 @@ void set_symbolic_to_zero(whet_op& op) {
     if (op.kind == WHET_MATMUL) {
         op.operands[WHET_DST].extents[rank - 2] = 0;
         op.operands[WHET_A].extents[rank - 2] = 0;
-        if (op.operand_count > WHET_BIAS && op.bias_axis == 0) op.operands[WHET_BIAS].extents[0] = 0;
+        if (op.operand_count > WHET_BIAS && op.bias_axis == 0)
+            op.operands[WHET_BIAS].extents[0] = 0;
     } else {
         op.operands[WHET_DST].extents[0] = 0;
         op.operands[WHET_A].extents[0] = 0;
@@ -39,7 +40,8 @@ std::string list_text(const int32_t* values, int count) {
 
 std::string extents_text(const whet_view& view, int first) {
     std::string text;
-    for (int i = first; i < view.rank; ++i) text += (i > first ? "x" : "") + std::to_string(view.extents[i]);
+    for (int i = first; i < view.rank; ++i)
+        text += (i > first ? "x" : "") + std::to_string(view.extents[i]);
     return text;
 }
 
@@ -55,7 +57,8 @@ std::string number_text(float value) {
 
 /// Whether the matrix is stored column-major (its unit stride lies along its second-last axis).
 bool is_transposed(const whet_view& view) {
-    return view.strides[view.rank - 1] > 1 && view.strides[view.rank - 2] <= 1 && view.extents[view.rank - 1] > 1;
+    return view.strides[view.rank - 1] > 1 && view.strides[view.rank - 2] <= 1 &&
+           view.extents[view.rank - 1] > 1;
 }
 
 void add_matmul(std::string& text, const whet_op& op) {
@@ -126,7 +129,8 @@ whet_op canonical(const whet_op& op) noexcept {
 base::Result<void> check_operation(const whet_op& op) {
     using base::Code;
     if (op.size != sizeof(whet_op)) {
-        return base::make_error(Code::invalid_argument, "got an operation of %u bytes, expected %zu", op.size,
+        return base::make_error(Code::invalid_argument,
+                                "got an operation of %u bytes, expected %zu", op.size,
                                 sizeof(whet_op));
     }
     if (op.kind < WHET_MATMUL || op.kind > WHET_SOFTMAX) {
@@ -135,10 +139,11 @@ base::Result<void> check_operation(const whet_op& op) {
     const uint32_t least = op.kind == WHET_SOFTMAX ? 2 : 3;
     const uint32_t most = op.kind == WHET_SOFTMAX ? 2 : WHET_MAX_OPERANDS;
     if (op.operand_count < least || op.operand_count > most) {
-        return base::make_error(Code::invalid_argument, "got %u operands, expected %u to %u", op.operand_count, least,
-                                most);
+        return base::make_error(Code::invalid_argument, "got %u operands, expected %u to %u",
+                                op.operand_count, least, most);
     }
-    if (op.epilogue > WHET_EPILOGUE_RELU || op.bias_axis > 1 || op.spatial_rank < 0 || op.spatial_rank > 3) {
+    if (op.epilogue > WHET_EPILOGUE_RELU || op.bias_axis > 1 || op.spatial_rank < 0 ||
+        op.spatial_rank > 3) {
         return base::make_error(Code::invalid_argument, "got an operation not made by whet_op_*");
     }
     const int least_rank = op.kind == WHET_MATMUL || op.kind == WHET_SOFTMAX ? 2 : 3;
@@ -146,8 +151,10 @@ base::Result<void> check_operation(const whet_op& op) {
         const whet_view& view = op.operands[o];
         const int least_here = o == WHET_BIAS ? 1 : least_rank;
         if (view.dtype != WHET_F32 || view.rank < least_here || view.rank > WHET_MAX_RANK) {
-            return base::make_error(Code::invalid_argument, "operand %u: got dtype %d, rank %d, expected f32, rank %d to %d",
-                                    o, view.dtype, view.rank, least_here, WHET_MAX_RANK);
+            return base::make_error(
+                Code::invalid_argument,
+                "operand %u: got dtype %d, rank %d, expected f32, rank %d to %d", o, view.dtype,
+                view.rank, least_here, WHET_MAX_RANK);
         }
     }
     return {};
@@ -208,7 +215,9 @@ std::string operation_text(const whet_op& op) {
     }
     std::string frozen;
     for (uint32_t o = 0; o < op.operand_count; ++o) {
-        if (op.frozen >> o & 1) frozen += std::string(frozen.empty() ? "" : ",") + (const char*[]){"dst", "a", "b", "bias"}[o];
+        if (op.frozen >> o & 1)
+            frozen += std::string(frozen.empty() ? "" : ",") +
+                      (const char*[]){"dst", "a", "b", "bias"}[o];
     }
     if (!frozen.empty()) add_field(text, "frozen", frozen);
     if (op.operand_count > WHET_BIAS) text += " bias";

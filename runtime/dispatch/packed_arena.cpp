@@ -46,7 +46,8 @@ void PackedArena::release(void* memory, size_t bytes) noexcept {
     auto* const at = static_cast<std::byte*>(memory);
     for (Chunk& chunk : chunks_) {
         if (at < chunk.begin || at >= chunk.begin + chunk.bytes) continue;
-        size_t begin = static_cast<size_t>(at - chunk.begin), end = begin + rounded(std::max<size_t>(bytes, 1));
+        size_t begin = static_cast<size_t>(at - chunk.begin),
+               end = begin + rounded(std::max<size_t>(bytes, 1));
         ::madvise(at, end - begin, MADV_DONTNEED);
         auto next = chunk.free.lower_bound(begin);
         if (next != chunk.free.end() && next->first == end) {

@@ -8,8 +8,9 @@
 
 namespace whet::runtime {
 
-/// First fit over chunks aligned to huge pages. A packed weight is read once a call from end to end, so page walks and
-/// the prefetcher's stop at every 4 KiB are a fifth of its time; small weights share a huge page. Not thread-safe.
+/// First fit over chunks aligned to huge pages. A packed weight is read once a call from end to
+/// end, so page walks and the prefetcher's stop at every 4 KiB are a fifth of its time; small
+/// weights share a huge page. Not thread-safe.
 class PackedArena {
 public:
     PackedArena() = default;
@@ -32,7 +33,8 @@ private:
 
     static constexpr size_t kPage = 4096;
     static constexpr size_t kHugePage = 2u << 20;
-    static constexpr size_t kChunk = 32u << 20;  ///< reserved at once; memory is taken as it is touched
+    static constexpr size_t kChunk = 32u
+                                     << 20;  ///< reserved at once; memory is taken as it is touched
     std::vector<Chunk> chunks_;
 };
 

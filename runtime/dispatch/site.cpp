@@ -12,7 +12,8 @@ constexpr size_t kFirstSlots = 256;  // a program has tens of shapes; grown at h
 }
 
 SiteTable::SiteTable(uint32_t budget_sites)
-    : budget_(budget_sites), capacity_(budget_sites * kHandlesPerTunedSite),
+    : budget_(budget_sites),
+      capacity_(budget_sites * kHandlesPerTunedSite),
       sites_(new std::atomic<whet_site*>[capacity_]()) {
     tables_.push_back(std::make_unique<Table>(kFirstSlots));
     table_.store(tables_.back().get(), std::memory_order_release);
@@ -35,7 +36,8 @@ base::Result<whet_site*> SiteTable::find_or_make(const whet_op& op) {
     if (whet_site* const found = find(op, id)) return found;
     const uint32_t index = count_.load(std::memory_order_relaxed);
     if (index == capacity_) {
-        return base::make_error(base::Code::out_of_budget, "all %u sites are taken (WHET_BUDGET_SITES)", capacity_);
+        return base::make_error(base::Code::out_of_budget,
+                                "all %u sites are taken (WHET_BUDGET_SITES)", capacity_);
     }
     auto* const site = new whet_site;
     site->op = op;

@@ -13,13 +13,16 @@
 #include "base/status.hpp"
 #include "runtime/dispatch/record.hpp"
 
-/// The C ABI's handle. Lives as long as the process. The first cache line is what a call reads; nobody writes it on a
-/// hit. `record` is written by the tuner (release) and by a caller whose check failed (compare-exchange to null).
+/// The C ABI's handle. Lives as long as the process. The first cache line is what a call reads;
+/// nobody writes it on a hit. `record` is written by the tuner (release) and by a caller whose
+/// check failed (compare-exchange to null).
 struct alignas(64) whet_site {
     std::atomic<const whet::runtime::Record*> record{nullptr};
-    std::atomic<const whet::runtime::Record*> challenger{nullptr};  ///< on trial: sampled calls alternate
-    std::atomic<uint32_t> sample_period{0};  ///< calls between two samples of one thread; 0: not known yet
-    uint32_t index = 0;                                             ///< of the per-thread counters
+    std::atomic<const whet::runtime::Record*> challenger{
+        nullptr};  ///< on trial: sampled calls alternate
+    std::atomic<uint32_t> sample_period{
+        0};              ///< calls between two samples of one thread; 0: not known yet
+    uint32_t index = 0;  ///< of the per-thread counters
     uint32_t operand_count = 0;
     bool degenerate = false;  ///< nothing to compute: always the fallback, never tuned
     std::atomic<bool> evicted{false};
@@ -34,11 +37,13 @@ struct alignas(64) whet_site {
 
 namespace whet::runtime {
 
-/// Finds sites by operation: open addressing, lock-free look-up, insertion under a mutex, growth by a new table (the old
-/// one is kept until the process ends: a reader may be in it; the sum of old tables is smaller than the new one).
+/// Finds sites by operation: open addressing, lock-free look-up, insertion under a mutex, growth by
+/// a new table (the old one is kept until the process ends: a reader may be in it; the sum of old
+/// tables is smaller than the new one).
 class SiteTable {
 public:
-    /// Handles that may exist, as a multiple of the budget of tuned sites: room for what became cold.
+    /// Handles that may exist, as a multiple of the budget of tuned sites: room for what became
+    /// cold.
     static constexpr uint32_t kHandlesPerTunedSite = 2;
 
     explicit SiteTable(uint32_t budget_sites);
@@ -51,7 +56,9 @@ public:
 
     /// Sites [0, size()) exist; site(i) never changes.
     uint32_t size() const noexcept { return count_.load(std::memory_order_acquire); }
-    whet_site* site(uint32_t index) const noexcept { return sites_[index].load(std::memory_order_acquire); }
+    whet_site* site(uint32_t index) const noexcept {
+        return sites_[index].load(std::memory_order_acquire);
+    }
     uint32_t capacity() const noexcept { return capacity_; }
     uint32_t budget() const noexcept { return budget_; }
     std::mutex& mutex() noexcept { return mutex_; }

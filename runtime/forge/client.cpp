@@ -57,11 +57,14 @@ int second_step(void* argument) {
     ::_exit(127);
 }
 
-/// The child in between: it never executes, so it has no exit signal; its end makes the helper an orphan.
+/// The child in between: it never executes, so it has no exit signal; its end makes the helper an
+/// orphan.
 int first_step(void* argument) {
     auto* const launch = static_cast<Launch*>(argument);
-    // SIGCHLD, as usual: the helper is the child of a process that is about to end, never of the host.
-    if (::clone(second_step, launch->second_stack_top, CLONE_VM | CLONE_VFORK | SIGCHLD, launch) < 0) {
+    // SIGCHLD, as usual: the helper is the child of a process that is about to end, never of the
+    // host.
+    if (::clone(second_step, launch->second_stack_top, CLONE_VM | CLONE_VFORK | SIGCHLD, launch) <
+        0) {
         launch->error = errno;
     }
     ::_exit(0);
@@ -131,7 +134,8 @@ base::Result<base::UniqueFd> start_thread(const HelloMessage& hello) {
     ::pthread_attr_init(&attributes);
     ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_t thread;
-    const int error = ::pthread_create(&thread, &attributes, serve_in_thread, start);  // signals: the tuner's mask
+    const int error = ::pthread_create(&thread, &attributes, serve_in_thread,
+                                       start);  // signals: the tuner's mask
     ::pthread_attr_destroy(&attributes);
     if (error != 0) {
         ::close(start->socket);
@@ -149,15 +153,18 @@ bool host_reaps_orphans() noexcept {
 }
 
 base::Result<void> start_unseen(const char* path, int socket, char* const* environment) {
-    void* const stacks = ::mmap(nullptr, 2 * kChildStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-    if (stacks == MAP_FAILED) return make_error(Code::io_error, "no stack for a helper: %s", std::strerror(errno));
+    void* const stacks = ::mmap(nullptr, 2 * kChildStack, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (stacks == MAP_FAILED)
+        return make_error(Code::io_error, "no stack for a helper: %s", std::strerror(errno));
     char* const base_address = static_cast<char*>(stacks);
     Launch launch{path, socket, environment, base_address + 2 * kChildStack, 0};
     sigset_t all, before;
     ::sigfillset(&all);
     ::pthread_sigmask(SIG_SETMASK, &all, &before);
     const int saved_errno = errno;
-    const pid_t child = ::clone(first_step, base_address + kChildStack, CLONE_VM | CLONE_VFORK, &launch);
+    const pid_t child =
+        ::clone(first_step, base_address + kChildStack, CLONE_VM | CLONE_VFORK, &launch);
     if (child < 0) launch.error = errno;
     while (child > 0 && ::waitpid(child, nullptr, __WCLONE) < 0 && errno == EINTR) {
     }
@@ -168,13 +175,15 @@ base::Result<void> start_unseen(const char* path, int socket, char* const* envir
     return make_error(Code::io_error, "cannot start %s: %s", path, std::strerror(launch.error));
 }
 
-base::Result<Client> Client::start(base::ForgeMode mode, const HelloMessage& hello, std::vector<std::string>& notes) {
+base::Result<Client> Client::start(base::ForgeMode mode, const HelloMessage& hello,
+                                   std::vector<std::string>& notes) {
     const bool may_process = mode == base::ForgeMode::automatic || mode == base::ForgeMode::process;
     const bool may_thread = mode != base::ForgeMode::process && mode != base::ForgeMode::off;
     Client client;
     base::Result<base::UniqueFd> socket = make_error(Code::not_found, "WHET_FORGE=off");
     if (may_process && host_reaps_orphans()) {
-        notes.push_back("this process reaps orphans (PID 1 or a subreaper): the forge runs in a thread");
+        notes.push_back(
+            "this process reaps orphans (PID 1 or a subreaper): the forge runs in a thread");
         socket = start_thread(hello);
         client.in_process_ = true;
     } else {
@@ -183,7 +192,8 @@ base::Result<Client> Client::start(base::ForgeMode mode, const HelloMessage& hel
             const std::string why = may_process ? socket.error().message : "";
             socket = start_thread(hello);
             client.in_process_ = true;
-            if (socket && may_process) notes.push_back("no helper process (" + why + "): the forge runs in a thread");
+            if (socket && may_process)
+                notes.push_back("no helper process (" + why + "): the forge runs in a thread");
         }
     }
     if (!socket) return std::move(socket).error();
@@ -195,7 +205,8 @@ base::Result<Client> Client::start(base::ForgeMode mode, const HelloMessage& hel
 base::Result<bool> Client::receive(int milliseconds, Message& type, std::vector<uint8_t>& payload) {
     pollfd waiting{socket_.get(), POLLIN, 0};
     const int ready = ::poll(&waiting, 1, milliseconds);
-    if (ready < 0 && errno != EINTR) return make_error(Code::io_error, "poll: %s", std::strerror(errno));
+    if (ready < 0 && errno != EINTR)
+        return make_error(Code::io_error, "poll: %s", std::strerror(errno));
     if (ready <= 0) return false;
     WHET_TRY(type, receive_frame(socket_.get(), payload));
     return true;

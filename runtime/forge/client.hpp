@@ -13,18 +13,22 @@
 
 namespace whet::runtime::forge {
 
-/// One forge, by its socket. Used by one thread (the tuner). A client whose peer ended is of no further use.
+/// One forge, by its socket. Used by one thread (the tuner). A client whose peer ended is of no
+/// further use.
 class Client {
 public:
-    /// Starts a forge and sends it `hello`. Helpers are looked for in hello.directory. Notes, one line each, say what
-    /// was given up (e.g. process mode under PID 1). not_found: no helper of the asked kind can be started.
-    static base::Result<Client> start(base::ForgeMode mode, const HelloMessage& hello, std::vector<std::string>& notes);
+    /// Starts a forge and sends it `hello`. Helpers are looked for in hello.directory. Notes, one
+    /// line each, say what was given up (e.g. process mode under PID 1). not_found: no helper of
+    /// the asked kind can be started.
+    static base::Result<Client> start(base::ForgeMode mode, const HelloMessage& hello,
+                                      std::vector<std::string>& notes);
 
     template <typename T>
     base::Result<void> send(Message type, const T& message) {
         return send_frame(socket_.get(), type, encode(message));
     }
-    /// Waits at most `milliseconds` for a frame. True: `type` and `payload` hold one. io_error: the forge has ended.
+    /// Waits at most `milliseconds` for a frame. True: `type` and `payload` hold one. io_error: the
+    /// forge has ended.
     base::Result<bool> receive(int milliseconds, Message& type, std::vector<uint8_t>& payload);
 
     bool in_process() const noexcept { return in_process_; }
@@ -35,13 +39,14 @@ private:
     bool in_process_ = false;
 };
 
-/// True when this process would inherit an orphaned helper (PID 1, or a child subreaper): then process mode would be
-/// seen by its wait calls.
+/// True when this process would inherit an orphaned helper (PID 1, or a child subreaper): then
+/// process mode would be seen by its wait calls.
 bool host_reaps_orphans() noexcept;
 
-/// Starts `path` with `socket` as descriptor 3, everything else closed or /dev/null, in two steps: a child that shares
-/// memory, has no exit signal and never executes starts the helper and ends, and is reaped here by __WCLONE. The host's
-/// wait calls and SIGCHLD see nothing. environment: null-terminated. io_error when it cannot be executed.
+/// Starts `path` with `socket` as descriptor 3, everything else closed or /dev/null, in two steps:
+/// a child that shares memory, has no exit signal and never executes starts the helper and ends,
+/// and is reaped here by __WCLONE. The host's wait calls and SIGCHLD see nothing. environment:
+/// null-terminated. io_error when it cannot be executed.
 base::Result<void> start_unseen(const char* path, int socket, char* const* environment);
 
 }  // namespace whet::runtime::forge

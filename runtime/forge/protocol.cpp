@@ -230,8 +230,10 @@ std::vector<uint8_t> encoded(const T& message) {
 }
 
 base::Error peer_error(const char* what, ssize_t result) {
-    if (result == 0) return base::make_error(base::Code::io_error, "the forge's peer closed its socket");
-    return base::make_error(base::Code::io_error, "cannot %s a frame: %s", what, std::strerror(errno));
+    if (result == 0)
+        return base::make_error(base::Code::io_error, "the forge's peer closed its socket");
+    return base::make_error(base::Code::io_error, "cannot %s a frame: %s", what,
+                            std::strerror(errno));
 }
 
 base::Result<void> receive_all(int socket, void* data, size_t size) {
@@ -250,8 +252,9 @@ base::Result<void> receive_all(int socket, void* data, size_t size) {
 
 uint64_t build_id() noexcept {
     uint64_t id = base::hash_text(WHET_VERSION_TEXT);
-    for (const uint64_t part : {uint64_t{jit::kGeneratorVersion}, uint64_t{jit::kNumericsVersion}, uint64_t{kProtocolVersion},
-                                uint64_t{sizeof(whet_op)}, uint64_t{sizeof(jit::MicrokernelSpec)}}) {
+    for (const uint64_t part : {uint64_t{jit::kGeneratorVersion}, uint64_t{jit::kNumericsVersion},
+                                uint64_t{kProtocolVersion}, uint64_t{sizeof(whet_op)},
+                                uint64_t{sizeof(jit::MicrokernelSpec)}}) {
         id = base::hash_combine(id, part);
     }
     return id;
@@ -275,7 +278,8 @@ base::Result<T> decode(const uint8_t* data, size_t size) {
     T message{};
     get(reader, message);
     if (!reader.ok()) {
-        return base::make_error(base::Code::invalid_argument, "got a frame of %zu bytes, expected more", size);
+        return base::make_error(base::Code::invalid_argument,
+                                "got a frame of %zu bytes, expected more", size);
     }
     return message;
 }
@@ -294,11 +298,13 @@ template base::Result<LogMessage> decode<LogMessage>(const uint8_t*, size_t);
 
 base::Result<void> send_frame(int socket, Message type, const std::vector<uint8_t>& payload) {
     if (payload.size() > kMaxFrameBytes) {
-        return base::make_error(base::Code::invalid_argument, "got a frame of %zu bytes, expected at most %u",
-                                payload.size(), kMaxFrameBytes);
+        return base::make_error(base::Code::invalid_argument,
+                                "got a frame of %zu bytes, expected at most %u", payload.size(),
+                                kMaxFrameBytes);
     }
     FrameHeader header{type, static_cast<uint32_t>(payload.size())};
-    iovec parts[2] = {{&header, sizeof header}, {const_cast<uint8_t*>(payload.data()), payload.size()}};
+    iovec parts[2] = {{&header, sizeof header},
+                      {const_cast<uint8_t*>(payload.data()), payload.size()}};
     msghdr message{};
     message.msg_iov = parts;
     message.msg_iovlen = 2;
@@ -323,7 +329,8 @@ base::Result<Message> receive_frame(int socket, std::vector<uint8_t>& payload) {
     FrameHeader header{};
     WHET_TRY_VOID(receive_all(socket, &header, sizeof header));
     if (header.bytes > kMaxFrameBytes) {
-        return base::make_error(base::Code::io_error, "got a frame of %u bytes, expected at most %u", header.bytes,
+        return base::make_error(base::Code::io_error,
+                                "got a frame of %u bytes, expected at most %u", header.bytes,
                                 kMaxFrameBytes);
     }
     payload.resize(header.bytes);

@@ -28,7 +28,8 @@ void make_end_key() { pthread_key_create(&end_key, release_block); }
 ThreadBlock* reuse_block() noexcept {
     for (ThreadBlock* block = first_block(); block; block = block->next) {
         bool expected = false;
-        if (block->taken.compare_exchange_strong(expected, true, std::memory_order_acquire)) return block;
+        if (block->taken.compare_exchange_strong(expected, true, std::memory_order_acquire))
+            return block;
     }
     return nullptr;
 }
@@ -42,8 +43,9 @@ ThreadBlock* make_block(uint32_t site_capacity) noexcept {
         void* const memory = std::aligned_alloc(alignof(ThreadBlock), sizeof(ThreadBlock));
         if (!memory) return nullptr;
         block = new (memory) ThreadBlock;
-        void* const counters = ::mmap(nullptr, sizeof(SiteCounter) * site_capacity, PROT_READ | PROT_WRITE,
-                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* const counters =
+            ::mmap(nullptr, sizeof(SiteCounter) * site_capacity, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (counters == MAP_FAILED) {
             std::free(memory);
             return nullptr;
@@ -53,7 +55,8 @@ ThreadBlock* make_block(uint32_t site_capacity) noexcept {
         ThreadBlock* first = all_blocks.load(std::memory_order_relaxed);
         do {
             block->next = first;
-        } while (!all_blocks.compare_exchange_weak(first, block, std::memory_order_release, std::memory_order_relaxed));
+        } while (!all_blocks.compare_exchange_weak(first, block, std::memory_order_release,
+                                                   std::memory_order_relaxed));
     }
     pthread_setspecific(end_key, block);
     current_block = block;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each calling thread owns: call counters, a ring of samples, scratch; no cache line is shared on a hit.
+// What each calling thread owns: call counters, a ring of samples, scratch; no cache line is shared
+// on a hit.
 #pragma once
 
 #include <atomic>
@@ -20,9 +21,9 @@ struct SiteCounter {
 };
 
 enum class SampleKind : uint32_t {
-    timed,      ///< ns of one call; record null: of the original
-    wants_pack, ///< a frozen operand at `pointer` has no packed copy for the site's record
-    wrong,      ///< a check found `record` wrong; it was taken out already
+    timed,       ///< ns of one call; record null: of the original
+    wants_pack,  ///< a frozen operand at `pointer` has no packed copy for the site's record
+    wrong,       ///< a check found `record` wrong; it was taken out already
 };
 
 struct Sample {
@@ -35,7 +36,8 @@ struct Sample {
 
 /// Blocks are made when a thread first calls and reused after it ended; never freed.
 struct alignas(64) ThreadBlock {
-    static constexpr uint32_t kRing = 256;  // samples between two visits of the tuner, about 20 ms apart
+    static constexpr uint32_t kRing =
+        256;  // samples between two visits of the tuner, about 20 ms apart
 
     SiteCounter* counters = nullptr;  ///< one per possible site, zero pages until touched
     std::byte* scratch = nullptr;     ///< 64-byte aligned, grows only
@@ -49,7 +51,7 @@ struct alignas(64) ThreadBlock {
     alignas(64) std::atomic<uint32_t> tail{0};  ///< written by the tuner
     std::byte* save = nullptr;                  ///< room for a copy of dst while a call is checked
     size_t save_bytes = 0;
-    ThreadBlock* next = nullptr;                ///< of the list of all blocks
+    ThreadBlock* next = nullptr;  ///< of the list of all blocks
     std::atomic<bool> taken{true};
 
     /// Drops the sample when the ring is full.
@@ -74,17 +76,23 @@ struct alignas(64) ThreadBlock {
         return random;
     }
     /// Scratch of at least `bytes`, or null when the system gives none.
-    std::byte* scratch_of(size_t bytes) noexcept { return bytes <= scratch_bytes ? scratch : grow(scratch, scratch_bytes, bytes); }
-    std::byte* save_of(size_t bytes) noexcept { return bytes <= save_bytes ? save : grow(save, save_bytes, bytes); }
+    std::byte* scratch_of(size_t bytes) noexcept {
+        return bytes <= scratch_bytes ? scratch : grow(scratch, scratch_bytes, bytes);
+    }
+    std::byte* save_of(size_t bytes) noexcept {
+        return bytes <= save_bytes ? save : grow(save, save_bytes, bytes);
+    }
 
 private:
     std::byte* grow(std::byte*& memory, size_t& have, size_t bytes) noexcept;
 };
 
-/// The calling thread's block, or null before its first call. Initial-exec: one load from the thread pointer.
+/// The calling thread's block, or null before its first call. Initial-exec: one load from the
+/// thread pointer.
 extern thread_local ThreadBlock* current_block __attribute__((tls_model("initial-exec")));
 
-/// Makes (or reuses) the calling thread's block; null when memory is out. site_capacity: counters per block.
+/// Makes (or reuses) the calling thread's block; null when memory is out. site_capacity: counters
+/// per block.
 ThreadBlock* make_block(uint32_t site_capacity) noexcept;
 /// All blocks that ever were: follow `next`. Blocks are only ever added in front.
 ThreadBlock* first_block() noexcept;

@@ -41,50 +41,76 @@ std::string known(double value) {
 }
 
 std::string json(const Report& report) {
-    std::string text = "{\n \"version\": " + quoted(report.version) + ", \"isa\": " + quoted(report.isa) +
+    std::string text = "{\n \"version\": " + quoted(report.version) +
+                       ", \"isa\": " + quoted(report.isa) +
                        ", \"numerics\": " + quoted(report.numerics) + ",\n \"sites\": [";
     const char* separator = "\n";
     for (const auto& row : report.rows) {
-        append(text, "%s  {\"id\": \"%016llx\", ", separator, static_cast<unsigned long long>(row.id));
-        text += "\"op\": " + quoted(row.op) + ", \"served\": " + (row.served_by_whet ? "\"whet\"" : "\"original\"");
-        append(text, ", \"calls\": %llu, \"served_calls\": %llu", static_cast<unsigned long long>(row.calls),
+        append(text, "%s  {\"id\": \"%016llx\", ", separator,
+               static_cast<unsigned long long>(row.id));
+        text += "\"op\": " + quoted(row.op) +
+                ", \"served\": " + (row.served_by_whet ? "\"whet\"" : "\"original\"");
+        append(text, ", \"calls\": %llu, \"served_calls\": %llu",
+               static_cast<unsigned long long>(row.calls),
                static_cast<unsigned long long>(row.served_calls));
         text += ", \"before_us\": " + known(row.before_us) + ", \"now_us\": " + known(row.now_us) +
-                ", \"bound_us\": " + known(row.bound_us) + ", \"schedule\": " + quoted(row.schedule) +
-                ", \"reason\": " + quoted(row.reason) + "}";
+                ", \"bound_us\": " + known(row.bound_us) +
+                ", \"schedule\": " + quoted(row.schedule) + ", \"reason\": " + quoted(row.reason) +
+                "}";
         separator = ",\n";
     }
     text += "\n ],\n \"tuning\": {";
-    append(text, "\"trials\": %llu, \"compiles\": %llu, \"trials_without_compile\": %llu, \"published\": %llu, ",
-           static_cast<unsigned long long>(report.trials), static_cast<unsigned long long>(report.compiles),
+    append(text,
+           "\"trials\": %llu, \"compiles\": %llu, \"trials_without_compile\": %llu, \"published\": "
+           "%llu, ",
+           static_cast<unsigned long long>(report.trials),
+           static_cast<unsigned long long>(report.compiles),
            static_cast<unsigned long long>(report.trials_without_compile),
            static_cast<unsigned long long>(report.published));
-    append(text, "\"rolled_back\": %llu, \"declined\": %llu, \"rejected\": %llu, \"rejected_static\": %llu, ",
-           static_cast<unsigned long long>(report.rolled_back), static_cast<unsigned long long>(report.declined),
-           static_cast<unsigned long long>(report.rejected()), static_cast<unsigned long long>(report.rejected_static));
+    append(text,
+           "\"rolled_back\": %llu, \"declined\": %llu, \"rejected\": %llu, \"rejected_static\": "
+           "%llu, ",
+           static_cast<unsigned long long>(report.rolled_back),
+           static_cast<unsigned long long>(report.declined),
+           static_cast<unsigned long long>(report.rejected()),
+           static_cast<unsigned long long>(report.rejected_static));
     append(text, "\"rejected_wrong\": %llu, \"rejected_crashed\": %llu, \"rejected_slow\": %llu, ",
            static_cast<unsigned long long>(report.rejected_wrong),
            static_cast<unsigned long long>(report.rejected_crashed),
            static_cast<unsigned long long>(report.rejected_slow));
-    append(text, "\"cpu_seconds\": %.6g, \"forge_cpu_seconds\": %.6g, \"program_cpu_seconds\": %.6g, ",
-           report.forge_cpu_seconds + report.program_cpu_seconds, report.forge_cpu_seconds, report.program_cpu_seconds);
-    append(text, "\"build_ms_p50\": %.6g, \"build_ms_p95\": %.6g, \"peak_gflops\": %.6g, \"stream_gbs\": %.6g, ",
+    append(text,
+           "\"cpu_seconds\": %.6g, \"forge_cpu_seconds\": %.6g, \"program_cpu_seconds\": %.6g, ",
+           report.forge_cpu_seconds + report.program_cpu_seconds, report.forge_cpu_seconds,
+           report.program_cpu_seconds);
+    append(text,
+           "\"build_ms_p50\": %.6g, \"build_ms_p95\": %.6g, \"peak_gflops\": %.6g, \"stream_gbs\": "
+           "%.6g, ",
            report.build_ms_p50, report.build_ms_p95, report.peak_gflops, report.stream_gbs);
-    append(text, "\"code_bytes\": %llu, \"packed_bytes\": %llu, \"frozen_bytes\": %llu, \"forge_restarts\": %d, \"sites_open\": %u, ",
-           static_cast<unsigned long long>(report.code_bytes), static_cast<unsigned long long>(report.packed_bytes),
-           static_cast<unsigned long long>(report.frozen_bytes), report.forge_restarts, report.sites_open);
+    append(text,
+           "\"code_bytes\": %llu, \"packed_bytes\": %llu, \"frozen_bytes\": %llu, "
+           "\"forge_restarts\": %d, \"sites_open\": %u, ",
+           static_cast<unsigned long long>(report.code_bytes),
+           static_cast<unsigned long long>(report.packed_bytes),
+           static_cast<unsigned long long>(report.frozen_bytes), report.forge_restarts,
+           report.sites_open);
     append(text, "\"saved_seconds\": %.6g, ", report.saved_seconds());
-    text += "\"forge\": " + quoted(report.forge) + ", \"doing\": " + quoted(report.doing) + "}\n}\n";
+    text +=
+        "\"forge\": " + quoted(report.forge) + ", \"doing\": " + quoted(report.doing) + "}\n}\n";
     return text;
 }
 
 std::string table(const Report& report) {
     std::string text;
-    append(text, "whet: %llu calls, %llu served by Whet, %.3f s saved; tuning: %llu trials, %llu compiles, %.2f s of CPU\n",
-           static_cast<unsigned long long>(report.calls()), static_cast<unsigned long long>(report.served_calls()),
-           report.saved_seconds(), static_cast<unsigned long long>(report.trials),
-           static_cast<unsigned long long>(report.compiles), report.forge_cpu_seconds + report.program_cpu_seconds);
-    append(text, "%-56s %12s %10s %10s %6s %6s  %s\n", "operation", "calls", "before us", "now us", "gain", "bound", "schedule");
+    append(text,
+           "whet: %llu calls, %llu served by Whet, %.3f s saved; tuning: %llu trials, %llu "
+           "compiles, %.2f s of CPU\n",
+           static_cast<unsigned long long>(report.calls()),
+           static_cast<unsigned long long>(report.served_calls()), report.saved_seconds(),
+           static_cast<unsigned long long>(report.trials),
+           static_cast<unsigned long long>(report.compiles),
+           report.forge_cpu_seconds + report.program_cpu_seconds);
+    append(text, "%-56s %12s %10s %10s %6s %6s  %s\n", "operation", "calls", "before us", "now us",
+           "gain", "bound", "schedule");
     for (const auto& row : report.rows) {
         const double gain = row.before_us > 0 && row.now_us > 0 ? row.before_us / row.now_us : 0;
         const double share = row.bound_us > 0 && row.now_us > 0 ? row.bound_us / row.now_us : 0;
@@ -108,7 +134,8 @@ std::string prometheus(const Report& report) {
     metric("published_total", "counter", static_cast<double>(report.published));
     metric("rolled_back_total", "counter", static_cast<double>(report.rolled_back));
     metric("rejected_total", "counter", static_cast<double>(report.rejected()));
-    metric("tuning_cpu_seconds_total", "counter", report.forge_cpu_seconds + report.program_cpu_seconds);
+    metric("tuning_cpu_seconds_total", "counter",
+           report.forge_cpu_seconds + report.program_cpu_seconds);
     metric("saved_seconds_total", "counter", report.saved_seconds());
     metric("code_bytes", "gauge", static_cast<double>(report.code_bytes));
     metric("packed_bytes", "gauge", static_cast<double>(report.packed_bytes));
@@ -133,7 +160,8 @@ uint64_t Report::served_calls() const {
 double Report::saved_seconds() const {
     double sum = 0;
     for (const auto& row : rows) {
-        if (row.before_us > 0 && row.now_us > 0) sum += static_cast<double>(row.served_calls) * (row.before_us - row.now_us) * 1e-6;
+        if (row.before_us > 0 && row.now_us > 0)
+            sum += static_cast<double>(row.served_calls) * (row.before_us - row.now_us) * 1e-6;
     }
     return sum;
 }
@@ -142,7 +170,8 @@ base::Result<std::string> print_report(const Report& report, std::string_view fo
     if (format == "json") return json(report);
     if (format == "text") return table(report);
     if (format == "prometheus") return prometheus(report);
-    return base::make_error(base::Code::invalid_argument, "got report format \"%s\", expected text, json or prometheus",
+    return base::make_error(base::Code::invalid_argument,
+                            "got report format \"%s\", expected text, json or prometheus",
                             std::string(format).c_str());
 }
 

@@ -21,20 +21,24 @@ struct ReportRow {
 
 struct Report {
     std::vector<ReportRow> rows;  ///< most time first
-    uint64_t trials = 0, compiles = 0, trials_without_compile = 0, published = 0, rolled_back = 0, declined = 0;
+    uint64_t trials = 0, compiles = 0, trials_without_compile = 0, published = 0, rolled_back = 0,
+             declined = 0;
     uint64_t rejected_static = 0, rejected_wrong = 0, rejected_crashed = 0, rejected_slow = 0;
-    double forge_cpu_seconds = 0, program_cpu_seconds = 0;  ///< of tuning, in the forge and in this process
+    double forge_cpu_seconds = 0,
+           program_cpu_seconds = 0;  ///< of tuning, in the forge and in this process
     double build_ms_p50 = 0, build_ms_p95 = 0, peak_gflops = 0, stream_gbs = 0;
     uint64_t code_bytes = 0, packed_bytes = 0, frozen_bytes = 0;
     int forge_restarts = 0;
     uint32_t sites_open = 0;
-    std::string forge;    ///< "process", "thread" or why there is none
+    std::string forge;  ///< "process", "thread" or why there is none
     std::string doing;
     std::string version, isa, numerics;
 
     uint64_t calls() const;
     uint64_t served_calls() const;
-    uint64_t rejected() const { return rejected_static + rejected_wrong + rejected_crashed + rejected_slow; }
+    uint64_t rejected() const {
+        return rejected_static + rejected_wrong + rejected_crashed + rejected_slow;
+    }
     double saved_seconds() const;
 };
 

@@ -16,14 +16,15 @@
 namespace whet::runtime {
 namespace {
 
-constexpr size_t kMostCopies = 16;        // of the weights
-constexpr double kLeastSampleNs = 40e3;   // one timed sample: long against the 200 ns of the CPU clock
-constexpr double kMostWallNs = 3e9;       // of one contest, where the machine is full
+constexpr size_t kMostCopies = 16;  // of the weights
+constexpr double kLeastSampleNs =
+    40e3;                            // one timed sample: long against the 200 ns of the CPU clock
+constexpr double kMostWallNs = 3e9;  // of one contest, where the machine is full
 constexpr int kLeastQuads = 6;
 constexpr int kMostQuads = 60;
-constexpr int kFewestQuads = 4;           // else the contest tells nothing
-constexpr size_t kKeptBytes = 4u << 20;   // of operands, between contests
-constexpr double kNarrowEnough = 0.015;   // half width of the log-ratio's interval
+constexpr int kFewestQuads = 4;          // else the contest tells nothing
+constexpr size_t kKeptBytes = 4u << 20;  // of operands, between contests
+constexpr double kNarrowEnough = 0.015;  // half width of the log-ratio's interval
 
 size_t operand_bytes(const whet_view& view) {
     const size_t bytes = static_cast<size_t>(element_span(view)) * sizeof(float);
@@ -52,9 +53,9 @@ struct Contest {
     void* context;
     const Record& record;
     void* operands[WHET_MAX_OPERANDS] = {};
-    std::vector<void*> weights;                                       // copies of operand B
-    std::vector<const void*> packed;                                  // their packed copies, if B comes packed
-    const void* packed_other[WHET_MAX_OPERANDS] = {};                 // of other frozen operands
+    std::vector<void*> weights;                        // copies of operand B
+    std::vector<const void*> packed;                   // their packed copies, if B comes packed
+    const void* packed_other[WHET_MAX_OPERANDS] = {};  // of other frozen operands
     std::byte* scratch = nullptr;
     size_t next[2] = {0, 0};
 
@@ -83,13 +84,15 @@ struct Contest {
 
 double median_of(std::vector<double> values) {
     if (values.empty()) return 0;
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    std::nth_element(values.begin(),
+                     values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
     return values[values.size() / 2];
 }
 
 BackgroundTimes run_contest(Contest& contest, double most_ns) {
     const int64_t begin = base::thread_cpu_ns(), wall_begin = base::steady_ns();
-    for (int side = 0; side < 2; ++side) contest.time(side, 2);  // warm: code, activations, the original's own caches
+    for (int side = 0; side < 2; ++side)
+        contest.time(side, 2);  // warm: code, activations, the original's own caches
     const double once = std::max(1.0, std::min(contest.time(0, 1), contest.time(1, 1)));
     const int repeats = std::clamp(static_cast<int>(kLeastSampleNs / once), 1, 1000);
     std::vector<double> log_ratios, times[2], spare_ratios, spare[2];
@@ -97,10 +100,12 @@ BackgroundTimes run_contest(Contest& contest, double most_ns) {
         const int first = quad & 1;
         const long before = switches();
         double sum[2] = {0, 0};
-        for (const int side : {first, 1 - first, 1 - first, first}) sum[side] += contest.time(side, repeats);
+        for (const int side : {first, 1 - first, 1 - first, first})
+            sum[side] += contest.time(side, repeats);
         const bool over = static_cast<double>(base::thread_cpu_ns() - begin) > most_ns ||
                           static_cast<double>(base::steady_ns() - wall_begin) > kMostWallNs;
-        // A quad that was switched out found cold caches: it counts only where there is nothing better.
+        // A quad that was switched out found cold caches: it counts only where there is nothing
+        // better.
         if (switches() != before) {
             for (int side = 0; side < 2; ++side) spare[side].push_back(sum[side] / 2);
             spare_ratios.push_back(std::log(sum[0] / sum[1]));
@@ -110,11 +115,14 @@ BackgroundTimes run_contest(Contest& contest, double most_ns) {
         log_ratios.push_back(std::log(sum[0] / sum[1]));
         for (int side = 0; side < 2; ++side) times[side].push_back(sum[side] / 2);
         const Centre centre = centre_of(log_ratios);
-        if (over || (log_ratios.size() >= kLeastQuads && centre.high - centre.median < kNarrowEnough)) break;
+        if (over ||
+            (log_ratios.size() >= kLeastQuads && centre.high - centre.median < kNarrowEnough))
+            break;
     }
     if (log_ratios.size() < kLeastQuads) {
         log_ratios.insert(log_ratios.end(), spare_ratios.begin(), spare_ratios.end());
-        for (int side = 0; side < 2; ++side) times[side].insert(times[side].end(), spare[side].begin(), spare[side].end());
+        for (int side = 0; side < 2; ++side)
+            times[side].insert(times[side].end(), spare[side].begin(), spare[side].end());
     }
     BackgroundTimes result;
     const Centre centre = centre_of(log_ratios);
@@ -135,42 +143,53 @@ BackgroundTimer::~BackgroundTimer() {
 
 base::Result<std::byte*> BackgroundTimer::memory_of(size_t bytes) {
     if (bytes <= bytes_) return memory_;
-    void* const fresh = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (fresh == MAP_FAILED) return base::make_error(base::Code::out_of_budget, "no memory for %zu bytes of trial operands", bytes);
+    void* const fresh =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (fresh == MAP_FAILED)
+        return base::make_error(base::Code::out_of_budget,
+                                "no memory for %zu bytes of trial operands", bytes);
     if (memory_) ::munmap(memory_, bytes_);
     memory_ = static_cast<std::byte*>(fresh);
     bytes_ = bytes;
     return memory_;
 }
 
-base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_original original, void* context,
-                                                       const Record& record, size_t cold_bytes, size_t most_bytes,
+base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_original original,
+                                                       void* context, const Record& record,
+                                                       size_t cold_bytes, size_t most_bytes,
                                                        double most_ns) {
     Contest contest{op, original, context, record, {}, {}, {}, {}, nullptr, {0, 0}};
     size_t sizes[WHET_MAX_OPERANDS] = {}, total = 0;
-    for (uint32_t i = 0; i < op.operand_count; ++i) total += sizes[i] = operand_bytes(op.operands[i]);
+    for (uint32_t i = 0; i < op.operand_count; ++i)
+        total += sizes[i] = operand_bytes(op.operands[i]);
     const bool packs_weights = record.pack_mask >> WHET_B & 1;
-    const size_t pack_bytes = packs_weights ? (record.plan.frozen[WHET_B].bytes + 4095) / 4096 * 4096 : 0;
+    const size_t pack_bytes =
+        packs_weights ? (record.plan.frozen[WHET_B].bytes + 4095) / 4096 * 4096 : 0;
     size_t copies = 0;
     if (op.operand_count > WHET_B) {
-        copies = std::clamp<size_t>(cold_bytes / std::max<size_t>(sizes[WHET_B], 1) + 1, 2, kMostCopies);
+        copies =
+            std::clamp<size_t>(cold_bytes / std::max<size_t>(sizes[WHET_B], 1) + 1, 2, kMostCopies);
         while (copies > 2 && total + copies * (sizes[WHET_B] + pack_bytes) > most_bytes) --copies;
         total += copies * (sizes[WHET_B] + pack_bytes) - sizes[WHET_B];
     }
     size_t other_packs = 0;
     for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
-        if (i != WHET_B && (record.pack_mask >> i & 1)) other_packs += (record.plan.frozen[i].bytes + 4095) / 4096 * 4096;
+        if (i != WHET_B && (record.pack_mask >> i & 1))
+            other_packs += (record.plan.frozen[i].bytes + 4095) / 4096 * 4096;
     }
     total += other_packs + (record.scratch_bytes + 4095) / 4096 * 4096;
     if (total > most_bytes) {
-        return base::make_error(base::Code::out_of_budget, "trial operands need %zu bytes, %zu are allowed", total, most_bytes);
+        return base::make_error(base::Code::out_of_budget,
+                                "trial operands need %zu bytes, %zu are allowed", total,
+                                most_bytes);
     }
     WHET_TRY(std::byte * at, memory_of(total));
     const auto take = [&at](size_t bytes) { return std::exchange(at, at + bytes); };
     for (uint32_t i = 0; i < op.operand_count; ++i) {
         if (i == WHET_B && copies > 0) continue;
         contest.operands[i] = take(sizes[i]);
-        fill(static_cast<float*>(contest.operands[i]), static_cast<size_t>(element_span(op.operands[i])));
+        fill(static_cast<float*>(contest.operands[i]),
+             static_cast<size_t>(element_span(op.operands[i])));
     }
     for (size_t copy = 0; copy < copies; ++copy) {
         void* const weights = take(sizes[WHET_B]);
@@ -190,7 +209,9 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
     contest.scratch = at;
     const BackgroundTimes times = run_contest(contest, most_ns);
     if (bytes_ > kKeptBytes) ::madvise(memory_, bytes_, MADV_DONTNEED);
-    if (times.quads < kFewestQuads) return base::make_error(base::Code::out_of_budget, "the machine is too busy to time anything");
+    if (times.quads < kFewestQuads)
+        return base::make_error(base::Code::out_of_budget,
+                                "the machine is too busy to time anything");
     return times;
 }
 

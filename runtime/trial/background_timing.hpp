@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Timing the original against a plan in the background, on private buffers: weights cold, activations warm.
+// Timing the original against a plan in the background, on private buffers: weights cold,
+// activations warm.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +23,12 @@ struct BackgroundTimes {
 class BackgroundTimer {
 public:
     ~BackgroundTimer();
-    /// Runs pairs in ABBA and BAAB order in turn until the interval is narrow or `most_ns` are over. The weights are
-    /// rotated over copies that together exceed `cold_bytes`. out_of_budget: the operands need more than `most_bytes`.
+    /// Runs pairs in ABBA and BAAB order in turn until the interval is narrow or `most_ns` are
+    /// over. The weights are rotated over copies that together exceed `cold_bytes`. out_of_budget:
+    /// the operands need more than `most_bytes`.
     base::Result<BackgroundTimes> compare(const whet_op& op, whet_original original, void* context,
-                                          const Record& record, size_t cold_bytes, size_t most_bytes, double most_ns);
+                                          const Record& record, size_t cold_bytes,
+                                          size_t most_bytes, double most_ns);
 
 private:
     base::Result<std::byte*> memory_of(size_t bytes);

@@ -8,7 +8,8 @@
 namespace whet::runtime {
 namespace {
 
-constexpr double kMargin = 0.005;  // log-ratio: a challenger must win by half a percent, so that ties change nothing
+constexpr double kMargin =
+    0.005;  // log-ratio: a challenger must win by half a percent, so that ties change nothing
 
 double median_of(std::vector<double>& values) {
     const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -23,8 +24,10 @@ Centre centre_of(std::vector<double> values) {
     Centre centre;
     centre.median = median_of(values);
     for (double& value : values) value = std::fabs(value - centre.median);
-    // 1.4826 makes the deviation that of a normal law, 1.2533 is the median's loss against the mean there.
-    const double error = 1.4826 * 1.2533 * median_of(values) / std::sqrt(static_cast<double>(values.size()));
+    // 1.4826 makes the deviation that of a normal law, 1.2533 is the median's loss against the mean
+    // there.
+    const double error =
+        1.4826 * 1.2533 * median_of(values) / std::sqrt(static_cast<double>(values.size()));
     centre.low = centre.median - 1.96 * error;
     centre.high = centre.median + 1.96 * error;
     return centre;
@@ -35,7 +38,8 @@ void LiveTrial::add(bool challenger, double ns) {
     auto& mine = waiting_[challenger];
     auto& other = waiting_[!challenger];
     if (other.empty()) {
-        if (mine.size() < 4) mine.push_back(ns);  // a longer queue would pair calls that lie far apart
+        if (mine.size() < 4)
+            mine.push_back(ns);  // a longer queue would pair calls that lie far apart
         return;
     }
     const double partner = other.front();
@@ -54,11 +58,14 @@ TrialVerdict LiveTrial::verdict() const {
 
 TrialVerdict LiveTrial::verdict_at_end(double evidence_low) const {
     if (log_ratios_.size() >= kLeastPairs) {
-        return centre_of(log_ratios_).median > kMargin ? TrialVerdict::adopt : TrialVerdict::decline;
+        return centre_of(log_ratios_).median > kMargin ? TrialVerdict::adopt
+                                                       : TrialVerdict::decline;
     }
     return evidence_low > 1 ? TrialVerdict::adopt : TrialVerdict::decline;
 }
 
-double LiveTrial::ratio() const { return log_ratios_.empty() ? 1 : std::exp(centre_of(log_ratios_).median); }
+double LiveTrial::ratio() const {
+    return log_ratios_.empty() ? 1 : std::exp(centre_of(log_ratios_).median);
+}
 
 }  // namespace whet::runtime

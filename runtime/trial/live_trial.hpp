@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Deciding between two records of one site from timings of live calls, by a sequential rule on paired log-ratios.
+// Deciding between two records of one site from timings of live calls, by a sequential rule on
+// paired log-ratios.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +11,16 @@ namespace whet::runtime {
 
 enum class TrialVerdict { undecided, adopt, decline };
 
-/// Live timings of incumbent and challenger. Pairs are formed in order of arrival, so that slow changes of the machine
-/// fall on both. Not thread-safe.
+/// Live timings of incumbent and challenger. Pairs are formed in order of arrival, so that slow
+/// changes of the machine fall on both. Not thread-safe.
 class LiveTrial {
 public:
     void add(bool challenger, double ns);
-    /// Decides once the interval of the median log-ratio leaves 0, or at the latest after kMostPairs.
+    /// Decides once the interval of the median log-ratio leaves 0, or at the latest after
+    /// kMostPairs.
     TrialVerdict verdict() const;
-    /// What to do when there will be no more samples. evidence_low: lower end of the forge's own interval.
+    /// What to do when there will be no more samples. evidence_low: lower end of the forge's own
+    /// interval.
     TrialVerdict verdict_at_end(double evidence_low) const;
     /// incumbent time / challenger time; 1 without samples.
     double ratio() const;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From offers to published records: trials, the family's one decision, publishing, watching, rolling back.
+// From offers to published records: trials, the family's one decision, publishing, watching,
+// rolling back.
 #include <algorithm>
 #include <cmath>
 
@@ -18,29 +19,34 @@ using base::Code;
 using base::make_error;
 using forge::VerdictKind;
 
-constexpr size_t kColdBytes = 6u << 20;         // weights rotate over more than any L2
-constexpr size_t kMostTrialBytes = 96u << 20;   // operands of one background timing
-constexpr double kMostTimingNs = 40e6;          // one background timing, CPU time
-constexpr double kEnoughCoverage = 0.5;         // of a family's weight, before it is decided
-constexpr int kEnoughTimed = 8;                 // sites: as good as coverage where a family has dozens of row counts
-constexpr int64_t kLongestOpenNs = 3'000'000'000;   // then those that were timed decide
-constexpr int64_t kLongestTrialNs = 8'000'000'000;  // a site that is hardly called takes the forge's word
-constexpr double kClearWin = 1.02;              // a geomean this high needs no interval
-constexpr double kRegret = 0.97;                // live, against the original: then a fresh timing decides
-constexpr double kRegretUnpaired = 0.8;         // where no fresh timing is possible
+constexpr size_t kColdBytes = 6u << 20;        // weights rotate over more than any L2
+constexpr size_t kMostTrialBytes = 96u << 20;  // operands of one background timing
+constexpr double kMostTimingNs = 40e6;         // one background timing, CPU time
+constexpr double kEnoughCoverage = 0.5;        // of a family's weight, before it is decided
+constexpr int kEnoughTimed =
+    8;  // sites: as good as coverage where a family has dozens of row counts
+constexpr int64_t kLongestOpenNs = 3'000'000'000;  // then those that were timed decide
+constexpr int64_t kLongestTrialNs =
+    8'000'000'000;                       // a site that is hardly called takes the forge's word
+constexpr double kClearWin = 1.02;       // a geomean this high needs no interval
+constexpr double kRegret = 0.97;         // live, against the original: then a fresh timing decides
+constexpr double kRegretUnpaired = 0.8;  // where no fresh timing is possible
 constexpr int64_t kWatchPauseNs = 10'000'000'000;  // between two fresh timings of a family
 constexpr uint64_t kLeastLiveSamples = 16;
 constexpr size_t kOffersInOneRound = 4;
-constexpr size_t kMostBorrowed = 32;            // schedules lent in one round
+constexpr size_t kMostBorrowed = 32;  // schedules lent in one round
 
 double log2_distance(int64_t a, int64_t b) {
-    return std::fabs(std::log2(static_cast<double>(std::max<int64_t>(a, 1))) - std::log2(static_cast<double>(std::max<int64_t>(b, 1))));
+    return std::fabs(std::log2(static_cast<double>(std::max<int64_t>(a, 1))) -
+                     std::log2(static_cast<double>(std::max<int64_t>(b, 1))));
 }
 
 }  // namespace
 
 void Tuner::handle_offers(Lock& lock) {
-    for (size_t handled = 0; handled < kOffersInOneRound && !offers_.empty() && base::steady_ns() >= offers_not_before_ns_; ++handled) {
+    for (size_t handled = 0; handled < kOffersInOneRound && !offers_.empty() &&
+                             base::steady_ns() >= offers_not_before_ns_;
+         ++handled) {
         const forge::OfferMessage offer = std::move(offers_.front());
         offers_.pop_front();
         for (auto& state : sites_) {
@@ -57,17 +63,23 @@ void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& l
     FamilyState& family = family_of(state);
     state.bound_ns = offer.bound_ns;
     if (family.reverted || family.refused.count(offer.schedule)) {
-        verdict(state, family.reverted ? VerdictKind::original_kept : VerdictKind::rolled_back, offer.schedule, 0);
+        verdict(state, family.reverted ? VerdictKind::original_kept : VerdictKind::rolled_back,
+                offer.schedule, 0);
         return;
     }
-    if (state.current && state.current->schedule == offer.schedule && offer.kind != forge::OfferKind::tuned) {
+    if (state.current && state.current->schedule == offer.schedule &&
+        offer.kind != forge::OfferKind::tuned) {
         verdict(state, VerdictKind::adopted, offer.schedule, 1);
         return;
     }
     auto record = make_record(state.site->op, offer.schedule, &offer.blobs);
     if (!record) {
-        base::log_event(base::Level::info, "tuner", "offer not usable", {{"op", operation_text(state.site->op)}, {"why", record.error().message}});
-        verdict(state, record.error().code == Code::out_of_budget ? VerdictKind::no_room : VerdictKind::declined, offer.schedule, 0);
+        base::log_event(base::Level::info, "tuner", "offer not usable",
+                        {{"op", operation_text(state.site->op)}, {"why", record.error().message}});
+        verdict(state,
+                record.error().code == Code::out_of_budget ? VerdictKind::no_room
+                                                           : VerdictKind::declined,
+                offer.schedule, 0);
         state.reason = record.error().message;
         return;
     }
@@ -88,7 +100,8 @@ void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& l
         }
         return;
     }
-    if (runtime_.options.force == "whet" || runtime_.options.numerics == base::Numerics::invariant) {
+    if (runtime_.options.force == "whet" ||
+        runtime_.options.numerics == base::Numerics::invariant) {
         cross(family);
         return;
     }
@@ -97,7 +110,8 @@ void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& l
     if (state.pending) decide_family(family, base::steady_ns());
 }
 
-base::Result<jit::MicrokernelFunction> Tuner::function_for(const jit::MicrokernelSpec& spec, const std::vector<jit::Blob>* blobs) {
+base::Result<jit::MicrokernelFunction> Tuner::function_for(const jit::MicrokernelSpec& spec,
+                                                           const std::vector<jit::Blob>* blobs) {
     if (blobs) {
         for (const auto& blob : *blobs) {
             if (blob.spec == spec) return runtime_.code.publish(blob);
@@ -112,7 +126,8 @@ base::Result<jit::MicrokernelFunction> Tuner::function_for(const jit::Microkerne
     return make_error(Code::not_found, "no code for microkernel %s", spec.print().c_str());
 }
 
-base::Result<Record*> Tuner::make_record(const whet_op& op, const std::string& schedule, const std::vector<jit::Blob>* blobs) {
+base::Result<Record*> Tuner::make_record(const whet_op& op, const std::string& schedule,
+                                         const std::vector<jit::Blob>* blobs) {
     WHET_TRY(const jit::Schedule parsed, jit::Schedule::parse(schedule));
     WHET_TRY(jit::Plan plan, jit::lower(op, parsed, runtime_.isa));
     auto record = std::make_unique<Record>();
@@ -123,7 +138,9 @@ base::Result<Record*> Tuner::make_record(const whet_op& op, const std::string& s
         }
         for (size_t i = 0; blobs && i < plan.kernels.size(); ++i) {
             auto& known = kernels_[jit::hash_of(plan.kernels[i])];
-            const bool is_new = std::none_of(known.begin(), known.end(), [&](const auto& entry) { return entry.first == plan.kernels[i]; });
+            const bool is_new = std::none_of(known.begin(), known.end(), [&](const auto& entry) {
+                return entry.first == plan.kernels[i];
+            });
             if (is_new) known.emplace_back(plan.kernels[i], record->functions[i]);
         }
     }
@@ -160,11 +177,15 @@ void Tuner::pack_wanted(Lock& lock) {
         const Record* const record = sites_[wanted.site].current;
         if (!record || !(record->pack_mask >> wanted.operand & 1)) continue;
         lock.unlock();
-        const auto packed = runtime_.frozen.pack(*record, static_cast<int>(wanted.operand), wanted.pointer);
+        const auto packed =
+            runtime_.frozen.pack(*record, static_cast<int>(wanted.operand), wanted.pointer);
         lock.lock();
-        if (!packed && packed.error().code == Code::out_of_budget && sites_[wanted.site].reason != packed.error().message) {
+        if (!packed && packed.error().code == Code::out_of_budget &&
+            sites_[wanted.site].reason != packed.error().message) {
             sites_[wanted.site].reason = packed.error().message;
-            base::log_event(base::Level::info, "tuner", "no room to pack", {{"op", operation_text(sites_[wanted.site].site->op)}, {"why", packed.error().message}});
+            base::log_event(base::Level::info, "tuner", "no room to pack",
+                            {{"op", operation_text(sites_[wanted.site].site->op)},
+                             {"why", packed.error().message}});
         }
     }
     runtime_.frozen.reclaim();
@@ -173,15 +194,18 @@ void Tuner::pack_wanted(Lock& lock) {
 void Tuner::time_against_original(SiteState& state, Lock& lock) {
     const whet_original original = state.site->original.load(std::memory_order_acquire);
     const double live = state.original.median_ns();
-    if (!original && state.original.count() < 4) return;  // decided when there are samples: see check_trials
+    if (!original && state.original.count() < 4)
+        return;  // decided when there are samples: see check_trials
     void* const context = state.site->original_context.load(std::memory_order_acquire);
     const Record& record = *state.pending->record;
     const int64_t began = base::thread_cpu_ns();
     lock.unlock();
-    auto times = timer_.compare(state.site->op, original, context, record, kColdBytes, kMostTrialBytes, kMostTimingNs);
+    auto times = timer_.compare(state.site->op, original, context, record, kColdBytes,
+                                kMostTrialBytes, kMostTimingNs);
     lock.lock();
     const double spent = static_cast<double>(base::thread_cpu_ns() - began);
-    offers_not_before_ns_ = base::steady_ns() + static_cast<int64_t>(spent * (1 / std::clamp(share_, 0.01, 1.0) - 1));
+    offers_not_before_ns_ =
+        base::steady_ns() + static_cast<int64_t>(spent * (1 / std::clamp(share_, 0.01, 1.0) - 1));
     if (!state.pending || state.pending->record != &record) return;
     if (!times) {
         state.reason = times.error().message;
@@ -194,11 +218,16 @@ void Tuner::time_against_original(SiteState& state, Lock& lock) {
         candidate.against_original = times->ratio;
         candidate.against_original_low = times->low;
     } else {
-        candidate.against_original = candidate.against_original_low = live / std::max(1.0, times->plan_ns);
+        candidate.against_original = candidate.against_original_low =
+            live / std::max(1.0, times->plan_ns);
     }
     base::log_event(base::Level::info, "tuner", "timed against the original",
-                    {{"op", operation_text(state.site->op)}, {"ratio", candidate.against_original}, {"low", candidate.against_original_low},
-                     {"plan_us", times->plan_ns * 1e-3}, {"quads", times->quads}, {"schedule", record.schedule}});
+                    {{"op", operation_text(state.site->op)},
+                     {"ratio", candidate.against_original},
+                     {"low", candidate.against_original_low},
+                     {"plan_us", times->plan_ns * 1e-3},
+                     {"quads", times->quads},
+                     {"schedule", record.schedule}});
 }
 
 void Tuner::decide_family(FamilyState& family, int64_t now) {
@@ -218,7 +247,9 @@ void Tuner::decide_family(FamilyState& family, int64_t now) {
     }
     if (timed <= 0) return;
     if (family.first_measured_ns == 0) family.first_measured_ns = now;
-    if (timed < kEnoughCoverage * all && timed_sites < kEnoughTimed && now - family.first_measured_ns < kLongestOpenNs) return;
+    if (timed < kEnoughCoverage * all && timed_sites < kEnoughTimed &&
+        now - family.first_measured_ns < kLongestOpenNs)
+        return;
     const double ratio = std::exp(logs / timed), low = std::exp(lows / timed);
     if (low > 1 || ratio > kClearWin) {
         cross(family);
@@ -230,7 +261,8 @@ void Tuner::decide_family(FamilyState& family, int64_t now) {
         if (!state.pending || state.pending->against_original <= 0) continue;
         state.reason = "the original is faster than the best plan so far";
         ++declined_;
-        verdict(state, VerdictKind::declined, state.pending->record->schedule, state.pending->against_original);
+        verdict(state, VerdictKind::declined, state.pending->record->schedule,
+                state.pending->against_original);
     }
 }
 
@@ -242,7 +274,8 @@ void Tuner::cross(FamilyState& family) {
         const Candidate candidate = *state.pending;
         state.pending.reset();
         publish(state, candidate.record, "faster than the original, decided for its family");
-        verdict(state, VerdictKind::adopted, candidate.record->schedule, candidate.against_original);
+        verdict(state, VerdictKind::adopted, candidate.record->schedule,
+                candidate.against_original);
     }
 }
 
@@ -258,8 +291,9 @@ void Tuner::publish(SiteState& state, const Record* record, const std::string& w
     state.site->sample_period.store(2, std::memory_order_relaxed);  // until its time is known
     state.site->record.store(record, std::memory_order_release);
     ++published_;
-    base::log_event(base::Level::info, "tuner", "published",
-                    {{"op", operation_text(state.site->op)}, {"schedule", record->schedule}, {"why", why}});
+    base::log_event(
+        base::Level::info, "tuner", "published",
+        {{"op", operation_text(state.site->op)}, {"schedule", record->schedule}, {"why", why}});
     if (!old) return;
     for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
         if (!old->packs[i]) continue;
@@ -298,9 +332,11 @@ void Tuner::end_trial(SiteState& state, TrialVerdict outcome) {
         verdict(state, VerdictKind::declined, candidate.record->schedule, ratio);
         for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
             PackSet* const set = candidate.record->packs[i];
-            const bool used = set && std::any_of(sites_.begin(), sites_.end(), [&](const SiteState& other) {
-                return (other.current && other.current->packs[i] == set) || (other.pending && other.pending->record->packs[i] == set);
-            });
+            const bool used =
+                set && std::any_of(sites_.begin(), sites_.end(), [&](const SiteState& other) {
+                    return (other.current && other.current->packs[i] == set) ||
+                           (other.pending && other.pending->record->packs[i] == set);
+                });
             if (set && !used) runtime_.frozen.drop_set(set);
         }
     }
@@ -310,11 +346,13 @@ void Tuner::check_trials(int64_t now) {
     for (auto& state : sites_) {
         if (state.trial) {
             TrialVerdict outcome = state.trial->verdict();
-            if (outcome == TrialVerdict::undecided && now - state.trial_began_ns > kLongestTrialNs) {
+            if (outcome == TrialVerdict::undecided &&
+                now - state.trial_began_ns > kLongestTrialNs) {
                 outcome = state.trial->verdict_at_end(state.pending->low);
             }
             if (outcome != TrialVerdict::undecided) end_trial(state, outcome);
-        } else if (state.pending && state.current && family_of(state).decision == FamilyDecision::whet) {
+        } else if (state.pending && state.current &&
+                   family_of(state).decision == FamilyDecision::whet) {
             begin_trial(state);
         }
     }
@@ -327,7 +365,8 @@ void Tuner::lend_schedules(Lock& lock) {
             // Families whose original can only be judged from live calls wait for samples.
             for (const uint32_t index : family.sites) {
                 SiteState& state = sites_[index];
-                if (state.pending && state.pending->against_original == 0 && !family.reverted && runtime_.options.force != "original" &&
+                if (state.pending && state.pending->against_original == 0 && !family.reverted &&
+                    runtime_.options.force != "original" &&
                     (state.site->original.load() || state.original.count() >= 4)) {
                     time_against_original(state, lock);
                 }
@@ -337,7 +376,9 @@ void Tuner::lend_schedules(Lock& lock) {
         }
         for (const uint32_t index : family.sites) {
             SiteState& state = sites_[index];
-            if ((state.current && !state.borrowed) || state.pending || state.trial || state.site->evicted || state.calls == 0) continue;
+            if ((state.current && !state.borrowed) || state.pending || state.trial ||
+                state.site->evicted || state.calls == 0)
+                continue;
             const SiteState* lender = nullptr;
             const int64_t rows = symbolic_extent(state.site->op);
             double nearest = 1e9;
@@ -349,7 +390,9 @@ void Tuner::lend_schedules(Lock& lock) {
                 nearest = distance;
                 lender = &candidate;
             }
-            if (!lender || state.lend_tried == lender->current || family.refused.count(lender->current->schedule)) continue;
+            if (!lender || state.lend_tried == lender->current ||
+                family.refused.count(lender->current->schedule))
+                continue;
             state.lend_tried = lender->current;
             if (++lent > kMostBorrowed) return;
             if (state.current && state.current->schedule == lender->current->schedule) continue;
@@ -362,17 +405,21 @@ void Tuner::lend_schedules(Lock& lock) {
     }
 }
 
-/// How the family's live calls compare with the original's from before it crossed; 0: not enough samples yet.
+/// How the family's live calls compare with the original's from before it crossed; 0: not enough
+/// samples yet.
 double Tuner::live_ratio(const FamilyState& family, SiteState** heaviest) {
     double weights = 0, logs = 0, all = 0, most = 0;
     for (const uint32_t index : family.sites) {
         SiteState& state = sites_[index];
         if (!state.current) continue;
-        const double weight = static_cast<double>(state.calls) * std::max(state.original.median_ns(), 1.0);
+        const double weight =
+            static_cast<double>(state.calls) * std::max(state.original.median_ns(), 1.0);
         all += weight;
-        if (state.original.count() < kLeastLiveSamples || state.serving.count() < kLeastLiveSamples) continue;
+        if (state.original.count() < kLeastLiveSamples || state.serving.count() < kLeastLiveSamples)
+            continue;
         weights += weight;
-        logs += weight * std::log(state.original.median_ns() / std::max(1.0, state.serving.median_ns()));
+        logs += weight *
+                std::log(state.original.median_ns() / std::max(1.0, state.serving.median_ns()));
         if (weight <= most) continue;
         most = weight;
         *heaviest = &state;
@@ -383,7 +430,8 @@ double Tuner::live_ratio(const FamilyState& family, SiteState** heaviest) {
 void Tuner::watch_crossed(Lock& lock) {
     const int64_t now = base::steady_ns();
     for (auto& [id, family] : families_) {
-        if (family.decision != FamilyDecision::whet || family.reverted || now < family.next_watch_ns || runtime_.options.force == "whet" ||
+        if (family.decision != FamilyDecision::whet || family.reverted ||
+            now < family.next_watch_ns || runtime_.options.force == "whet" ||
             runtime_.options.numerics == base::Numerics::invariant) {
             continue;
         }
@@ -397,7 +445,8 @@ void Tuner::watch_crossed(Lock& lock) {
             void* const context = heaviest->site->original_context.load(std::memory_order_acquire);
             const Record& record = *heaviest->current;
             lock.unlock();
-            const auto times = timer_.compare(heaviest->site->op, original, context, record, kColdBytes, kMostTrialBytes, kMostTimingNs);
+            const auto times = timer_.compare(heaviest->site->op, original, context, record,
+                                              kColdBytes, kMostTrialBytes, kMostTimingNs);
             lock.lock();
             if (!times || times->high >= 1 || heaviest->current != &record) continue;
         } else if (ratio > kRegretUnpaired) {
@@ -424,16 +473,19 @@ void Tuner::cross_back(FamilyState& family, double ratio) {
     }
 }
 
-void Tuner::refuse(SiteState& state, const Record& record, VerdictKind kind, const std::string& why) {
+void Tuner::refuse(SiteState& state, const Record& record, VerdictKind kind,
+                   const std::string& why) {
     FamilyState& family = family_of(state);
     if (!family.refused.insert(record.schedule).second) {
-        if (state.current == &record) state.current = nullptr;  // taken out by a caller a second time
+        if (state.current == &record)
+            state.current = nullptr;  // taken out by a caller a second time
         return;
     }
     ++rolled_back_;
     if (kind == VerdictKind::wrong) ++refused_wrong_;
-    base::log_event(base::Level::error, "tuner", "rolled back",
-                    {{"op", operation_text(state.site->op)}, {"schedule", record.schedule}, {"why", why}});
+    base::log_event(
+        base::Level::error, "tuner", "rolled back",
+        {{"op", operation_text(state.site->op)}, {"schedule", record.schedule}, {"why", why}});
     for (const uint32_t index : family.sites) {
         SiteState& other = sites_[index];
         if (other.pending && other.pending->record->schedule == record.schedule) {
@@ -451,7 +503,8 @@ void Tuner::refuse(SiteState& state, const Record& record, VerdictKind kind, con
     verdict(state, kind, record.schedule, 0);
 }
 
-void Tuner::verdict(const SiteState& state, VerdictKind kind, const std::string& schedule, double ratio) {
+void Tuner::verdict(const SiteState& state, VerdictKind kind, const std::string& schedule,
+                    double ratio) {
     send(forge::Message::verdict, forge::VerdictMessage{state.site->id, kind, schedule, ratio});
 }
 

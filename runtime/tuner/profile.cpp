@@ -12,14 +12,14 @@
 namespace whet::runtime {
 namespace {
 
-constexpr double kSampleCostNs = 60;       // two reads of the counter and a push
-constexpr double kMostOverhead = 0.005;    // of a site's time
+constexpr double kSampleCostNs = 60;     // two reads of the counter and a push
+constexpr double kMostOverhead = 0.005;  // of a site's time
 constexpr uint32_t kLeastPeriod = 4, kMostPeriod = 4096;
-constexpr double kTooShortNs = 2000;       // below it sampling is rare: it would be felt
-constexpr uint64_t kFirstSamples = 8;      // every call of a new site, until so many are known
+constexpr double kTooShortNs = 2000;   // below it sampling is rare: it would be felt
+constexpr uint64_t kFirstSamples = 8;  // every call of a new site, until so many are known
 constexpr uint32_t kTrialPeriod = 2;
-constexpr size_t kMostFrozenSeen = 4096;   // weights of one site
-constexpr double kUsualWeight = 0.02;      // of a new median in the usual time
+constexpr size_t kMostFrozenSeen = 4096;  // weights of one site
+constexpr double kUsualWeight = 0.02;     // of a new median in the usual time
 
 }  // namespace
 
@@ -41,7 +41,8 @@ void Tuner::adopt_new_sites() {
         if (state.announced || state.site->degenerate || state.site->evicted) continue;
         state.announced = true;
         status_is_fresh_ = false;
-        send(forge::Message::site, forge::SiteMessage{state.site->id, state.site->family, state.site->op});
+        send(forge::Message::site,
+             forge::SiteMessage{state.site->id, state.site->family, state.site->op});
         if (!forge_) return;
     }
 }
@@ -59,12 +60,14 @@ void Tuner::take_sample(const Sample& sample) {
     SiteState& state = sites_[sample.site->index];
     switch (sample.kind) {
         case SampleKind::wrong: {
-            refuse(state, *sample.record, forge::VerdictKind::wrong, "a live check found a wrong answer");
+            refuse(state, *sample.record, forge::VerdictKind::wrong,
+                   "a live check found a wrong answer");
             return;
         }
         case SampleKind::wants_pack: {
             const auto operand = static_cast<uint32_t>(sample.ns);
-            if (state.frozen_seen.size() < kMostFrozenSeen) state.frozen_seen.emplace(operand, sample.pointer);
+            if (state.frozen_seen.size() < kMostFrozenSeen)
+                state.frozen_seen.emplace(operand, sample.pointer);
             if (sample.record && wanted_packs_.size() < kMostFrozenSeen) {
                 wanted_packs_.push_back({sample.site->index, operand, sample.pointer});
             }
@@ -91,7 +94,8 @@ void Tuner::set_sample_period(SiteState& state) {
     if (ns <= 0) {
         period = kTrialPeriod;  // nothing known of what serves now
     } else if (ns >= kTooShortNs) {
-        period = std::clamp(static_cast<uint32_t>(kSampleCostNs / (kMostOverhead * ns)), kLeastPeriod, kMostPeriod);
+        period = std::clamp(static_cast<uint32_t>(kSampleCostNs / (kMostOverhead * ns)),
+                            kLeastPeriod, kMostPeriod);
     }
     if (state.trial) period = std::min(period, kTrialPeriod);
     state.site->sample_period.store(period, std::memory_order_relaxed);
@@ -147,7 +151,9 @@ void Tuner::evict_cold_sites() {
         }
     }
     if (live.size() <= budget) return;
-    const auto colder = [&](uint32_t a, uint32_t b) { return sites_[a].calls_per_s < sites_[b].calls_per_s; };
+    const auto colder = [&](uint32_t a, uint32_t b) {
+        return sites_[a].calls_per_s < sites_[b].calls_per_s;
+    };
     const auto cut = live.begin() + static_cast<std::ptrdiff_t>(live.size() - budget);
     std::nth_element(live.begin(), cut, live.end(), colder);
     for (auto it = live.begin(); it != cut; ++it) {

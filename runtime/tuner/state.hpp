@@ -46,10 +46,10 @@ struct Candidate {
 
 struct SiteState {
     whet_site* site = nullptr;
-    bool announced = false;          ///< the forge knows it
+    bool announced = false;  ///< the forge knows it
     uint64_t calls = 0, calls_at_publish = 0, calls_at_rate = 0;
-    double calls_per_s = 0;          ///< of the last quarters of a second
-    Times original, serving;         ///< live
+    double calls_per_s = 0;   ///< of the last quarters of a second
+    Times original, serving;  ///< live
     double background_original_ns = 0, background_plan_ns = 0, bound_ns = 0;
     const Record* current = nullptr;  ///< what we published last and have not taken back
     std::optional<Candidate> pending;
@@ -61,7 +61,7 @@ struct SiteState {
     double usual_ns = 0;             ///< slow average of what serves, to notice that all got slower
     bool borrowed = false;           ///< current is a sibling's schedule
     const Record* lend_tried = nullptr;  ///< the sibling's record that was tried last
-    std::string reason;              ///< why it is served as it is
+    std::string reason;                  ///< why it is served as it is
 };
 
 enum class FamilyDecision { open, whet, original };
@@ -76,7 +76,10 @@ struct FamilyState {
     int64_t next_watch_ns = 0;
 };
 
-/// Kernels by spec that passed verification in this process: what lets a site borrow its family's schedule.
-using KernelBook = std::unordered_map<uint64_t, std::vector<std::pair<jit::MicrokernelSpec, jit::MicrokernelFunction>>>;
+/// Kernels by spec that passed verification in this process: what lets a site borrow its family's
+/// schedule.
+using KernelBook =
+    std::unordered_map<uint64_t,
+                       std::vector<std::pair<jit::MicrokernelSpec, jit::MicrokernelFunction>>>;
 
 }  // namespace whet::runtime

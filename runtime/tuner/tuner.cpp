@@ -25,16 +25,17 @@ using base::make_error;
 using forge::Message;
 
 constexpr int64_t kQuarterNs = 250'000'000;
-constexpr int kBusyWaitMs = 5;               // between two looks at the samples while there is work
-constexpr int kIdleWaitMs = 25;              // otherwise
+constexpr int kBusyWaitMs = 5;   // between two looks at the samples while there is work
+constexpr int kIdleWaitMs = 25;  // otherwise
 constexpr int64_t kFirstBackOffNs = 500'000'000;
-constexpr int kMostRestarts = 8;             // of a forge; then the program goes on with what it has
-constexpr int kSendTimeoutSeconds = 2;       // a forge that reads nothing for so long is given up
+constexpr int kMostRestarts = 8;        // of a forge; then the program goes on with what it has
+constexpr int kSendTimeoutSeconds = 2;  // a forge that reads nothing for so long is given up
 
 std::vector<std::string> whet_environment() {
     std::vector<std::string> lines;
     for (char** line = environ; line && *line; ++line) {
-        if (std::strncmp(*line, "WHET_", 5) == 0 && std::strncmp(*line, "WHET_CONTROL=", 13) != 0) lines.push_back(*line);
+        if (std::strncmp(*line, "WHET_", 5) == 0 && std::strncmp(*line, "WHET_CONTROL=", 13) != 0)
+            lines.push_back(*line);
     }
     return lines;
 }
@@ -45,7 +46,8 @@ double Times::median_ns() const {
     const auto count = static_cast<size_t>(std::min(count_, kKept));
     if (count == 0) return 0;
     std::array<float, kKept> sorted = recent_;
-    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(count / 2), sorted.begin() + static_cast<std::ptrdiff_t>(count));
+    std::nth_element(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(count / 2),
+                     sorted.begin() + static_cast<std::ptrdiff_t>(count));
     return sorted[count / 2];
 }
 
@@ -117,8 +119,8 @@ void Tuner::run_once(Lock& lock) {
 }
 
 bool Tuner::may_work(int64_t now) const {
-    return !runtime_.pinned && !runtime_.paused && runtime_.enabled && now >= offers_not_before_ns_ &&
-           spent_seconds() < runtime_.options.budget_seconds;
+    return !runtime_.pinned && !runtime_.paused && runtime_.enabled &&
+           now >= offers_not_before_ns_ && spent_seconds() < runtime_.options.budget_seconds;
 }
 
 void Tuner::connect(int64_t now) {
@@ -146,7 +148,8 @@ void Tuner::connect(int64_t now) {
 
 void Tuner::lose_forge(const base::Error& error, int64_t now) {
     forge_.reset();
-    base::log_event(base::Level::info, "tuner", "the forge ended", {{"why", error.message}, {"restarts", restarts_}});
+    base::log_event(base::Level::info, "tuner", "the forge ended",
+                    {{"why", error.message}, {"restarts", restarts_}});
     // What the next one counts comes on top of what this one counted.
     status_before_restarts_.trials += status_.trials;
     status_before_restarts_.compiles += status_.compiles;
@@ -161,7 +164,8 @@ void Tuner::lose_forge(const base::Error& error, int64_t now) {
     for (auto& [id, answered] : answered_) answered = true;
     if (++restarts_ > kMostRestarts) {
         gave_up_ = true;
-        say("the forge ended " + std::to_string(restarts_) + " times: no more tuning in this process");
+        say("the forge ended " + std::to_string(restarts_) +
+            " times: no more tuning in this process");
         return;
     }
     connect_at_ns_ = now + (kFirstBackOffNs << std::min(restarts_ - 1, 6));
@@ -215,7 +219,8 @@ void Tuner::handle(Message type, const std::vector<uint8_t>& payload) {
         case Message::log: {
             auto line = forge::decode<forge::LogMessage>(payload.data(), payload.size());
             if (!line) return malformed(line.error());
-            base::log_event(static_cast<base::Level>(std::min(line->level, 4u)), "forge", line->text, {});
+            base::log_event(static_cast<base::Level>(std::min(line->level, 4u)), "forge",
+                            line->text, {});
             return;
         }
         default: return;
@@ -243,7 +248,8 @@ void Tuner::obey_control_page() {
     }
     runtime_.apply_switches();
     next_quarter_ns_ = 0;  // the forge hears of it, and the parent sees counters of after it
-    if (command == WHET_CONTROL_PAUSE || command == WHET_CONTROL_DISABLE || command == WHET_CONTROL_PIN) {
+    if (command == WHET_CONTROL_PAUSE || command == WHET_CONTROL_DISABLE ||
+        command == WHET_CONTROL_PIN) {
         for (auto& state : sites_) {
             if (state.trial) end_trial(state, TrialVerdict::undecided);
         }
@@ -257,16 +263,18 @@ void Tuner::every_quarter_second(int64_t now) {
     for (auto& state : sites_) {
         // A caller took a wrong record out, and its sample was lost in a full ring.
         if (state.current && !state.site->record.load(std::memory_order_acquire)) {
-            refuse(state, *state.current, forge::VerdictKind::wrong, "a live check found a wrong answer");
+            refuse(state, *state.current, forge::VerdictKind::wrong,
+                   "a live check found a wrong answer");
         }
     }
     watch_latency(static_cast<double>(now) * 1e-9);
     evict_cold_sites();
     if (forge_) send_profile();
     if (forge_ && budget_) {
-        const bool paused = runtime_.paused || runtime_.pinned || !runtime_.enabled || runtime_.options.tune == base::Tune::observe;
+        const bool paused = runtime_.paused || runtime_.pinned || !runtime_.enabled ||
+                            runtime_.options.tune == base::Tune::observe;
         auto control = budget_->control(read_machine_times(), spent_seconds(),
-                                              status_before_restarts_.trials + status_.trials, paused);
+                                        status_before_restarts_.trials + status_.trials, paused);
         share_ = control.cpu_share;
         if (runtime_.options.pin) control.trials_left = 0;  // the warm start only
         send(Message::control, control);
@@ -279,7 +287,8 @@ void Tuner::send_profile() {
     for (const auto& state : sites_) {
         if (!state.announced || state.calls == 0) continue;
         const double ns = state.current ? state.serving.median_ns() : state.original.median_ns();
-        profile.entries.push_back({state.site->id, state.calls, ns * static_cast<double>(state.calls), state.calls_per_s});
+        profile.entries.push_back({state.site->id, state.calls,
+                                   ns * static_cast<double>(state.calls), state.calls_per_s});
     }
     send(Message::profile, profile);
 }
@@ -295,7 +304,8 @@ void Tuner::answer_watchers(int64_t) {
     counters.compiles = full.compiles;
     counters.published = full.published;
     counters.rejected = full.rejected();
-    counters.tuning_cpu_ns = static_cast<uint64_t>((full.forge_cpu_seconds + full.program_cpu_seconds) * 1e9);
+    counters.tuning_cpu_ns =
+        static_cast<uint64_t>((full.forge_cpu_seconds + full.program_cpu_seconds) * 1e9);
     counters.saved_ns = static_cast<uint64_t>(std::max(0.0, full.saved_seconds()) * 1e9);
     page_->publish(counters, full.doing);
     if (auto text = print_report(full, "json")) page_->publish_report(*text);
@@ -327,7 +337,10 @@ Report Tuner::make_report() {
     report.frozen_bytes = runtime_.frozen.frozen_bytes();
     report.forge_restarts = restarts_;
     report.sites_open = status_.sites_open;
-    report.forge = !runtime_.may_tune ? runtime_.untuned_reason : !forge_ ? "none" : forge_->in_process() ? "thread" : "process";
+    report.forge = !runtime_.may_tune     ? runtime_.untuned_reason
+                   : !forge_              ? "none"
+                   : forge_->in_process() ? "thread"
+                                          : "process";
     report.doing = status_.doing;
     report.version = whet_version();
     report.isa = jit::isa_name(runtime_.isa);
@@ -339,7 +352,8 @@ Report Tuner::make_report() {
         row.op = operation_text(state.site->op);
         row.calls = state.calls;
         row.served_by_whet = state.current != nullptr;
-        row.served_calls = state.current ? state.calls - std::min(state.calls, state.calls_at_publish) : 0;
+        row.served_calls =
+            state.current ? state.calls - std::min(state.calls, state.calls_at_publish) : 0;
         const double live = state.original.median_ns();
         row.before_us = (live > 0 ? live : state.background_original_ns) * 1e-3;
         row.now_us = (state.current ? state.serving.median_ns() : live) * 1e-3;
@@ -348,8 +362,11 @@ Report Tuner::make_report() {
         row.reason = state.reason;
         report.rows.push_back(std::move(row));
     }
-    const auto cost = [](const ReportRow& row) { return static_cast<double>(row.calls) * std::max(row.before_us, row.now_us); };
-    std::stable_sort(report.rows.begin(), report.rows.end(), [&](const auto& a, const auto& b) { return cost(a) > cost(b); });
+    const auto cost = [](const ReportRow& row) {
+        return static_cast<double>(row.calls) * std::max(row.before_us, row.now_us);
+    };
+    std::stable_sort(report.rows.begin(), report.rows.end(),
+                     [&](const auto& a, const auto& b) { return cost(a) > cost(b); });
     return report;
 }
 
@@ -359,25 +376,32 @@ Report Tuner::report() {
 }
 
 bool Tuner::settled() const {
-    if (!runtime_.may_tune || gave_up_ || runtime_.pinned || runtime_.options.tune == base::Tune::observe) return true;
+    if (!runtime_.may_tune || gave_up_ || runtime_.pinned ||
+        runtime_.options.tune == base::Tune::observe)
+        return true;
     if (!started_) return runtime_.sites.size() == 0;
-    if (!forge_ || !offers_.empty() || !wanted_packs_.empty() || runtime_.sites.size() != sites_.size()) return false;
+    if (!forge_ || !offers_.empty() || !wanted_packs_.empty() ||
+        runtime_.sites.size() != sites_.size())
+        return false;
     for (const auto& state : sites_) {
         if (state.trial || (!state.announced && !state.site->degenerate)) return false;
     }
-    if (budget_ && budget_->used_up(spent_seconds(), status_before_restarts_.trials + status_.trials)) {
+    if (budget_ &&
+        budget_->used_up(spent_seconds(), status_before_restarts_.trials + status_.trials)) {
         return true;
     }
     return status_is_fresh_ && status_.sites_open == 0;
 }
 
 base::Result<void> Tuner::drain(double seconds) {
-    const int64_t end = base::steady_ns() + static_cast<int64_t>(std::clamp(seconds, 0.0, 1e9) * 1e9);
+    const int64_t end =
+        base::steady_ns() + static_cast<int64_t>(std::clamp(seconds, 0.0, 1e9) * 1e9);
     Lock lock(mutex_);
     while (!settled()) {
         const int64_t left = end - base::steady_ns();
         if (left <= 0) {
-            return make_error(Code::out_of_budget, "%u of %zu sites are not settled", status_.sites_open, sites_.size());
+            return make_error(Code::out_of_budget, "%u of %zu sites are not settled",
+                              status_.sites_open, sites_.size());
         }
         changed_.wait_for(lock, std::chrono::nanoseconds(std::min<int64_t>(left, 50'000'000)));
     }
@@ -385,7 +409,9 @@ base::Result<void> Tuner::drain(double seconds) {
 }
 
 base::Result<void> Tuner::text_call(const std::string& request, whet_write write, void* user) {
-    if (!runtime_.may_tune) return make_error(Code::unsupported, "nothing is tuned: %s", runtime_.untuned_reason.c_str());
+    if (!runtime_.may_tune)
+        return make_error(Code::unsupported, "nothing is tuned: %s",
+                          runtime_.untuned_reason.c_str());
     start();
     Lock lock(mutex_);
     while (!forge_ && !gave_up_) changed_.wait_for(lock, std::chrono::milliseconds(50));
@@ -397,7 +423,8 @@ base::Result<void> Tuner::text_call(const std::string& request, whet_write write
     send(Message::text, message);
     bool wrote = false;
     for (bool last = false; !last;) {
-        if (!answered_[id] && answers_[id].empty()) changed_.wait_for(lock, std::chrono::milliseconds(50));
+        if (!answered_[id] && answers_[id].empty())
+            changed_.wait_for(lock, std::chrono::milliseconds(50));
         last = answered_[id];
         const std::string part = std::exchange(answers_[id], {});
         if (part.empty()) continue;
@@ -412,12 +439,17 @@ base::Result<void> Tuner::text_call(const std::string& request, whet_write write
     return {};
 }
 
-base::Result<void> Tuner::plant(whet_site* site, const void* content, size_t bytes, bool skip_static) {
-    if (!runtime_.options.test_hooks) return make_error(Code::unsupported, "WHET_TEST_HOOKS is not 1");
-    if (!runtime_.may_tune) return make_error(Code::unsupported, "nothing is tuned: %s", runtime_.untuned_reason.c_str());
+base::Result<void> Tuner::plant(whet_site* site, const void* content, size_t bytes,
+                                bool skip_static) {
+    if (!runtime_.options.test_hooks)
+        return make_error(Code::unsupported, "WHET_TEST_HOOKS is not 1");
+    if (!runtime_.may_tune)
+        return make_error(Code::unsupported, "nothing is tuned: %s",
+                          runtime_.untuned_reason.c_str());
     start();
     Lock lock(mutex_);
-    while (!gave_up_ && (!forge_ || site->index >= sites_.size() || !sites_[site->index].announced)) {
+    while (!gave_up_ &&
+           (!forge_ || site->index >= sites_.size() || !sites_[site->index].announced)) {
         changed_.wait_for(lock, std::chrono::milliseconds(20));
     }
     if (!forge_) return make_error(Code::unsupported, "no forge can be started");

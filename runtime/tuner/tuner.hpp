@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The background thread of a program: profiles, talks to the forge, tries, publishes, watches, rolls back.
+// The background thread of a program: profiles, talks to the forge, tries, publishes, watches,
+// rolls back.
 #pragma once
 
 #include <atomic>
@@ -23,15 +24,15 @@
 #include "runtime/profile/thread_block.hpp"
 #include "runtime/report/control_page.hpp"
 #include "runtime/report/report.hpp"
-#include "runtime/tuner/state.hpp"
 #include "runtime/trial/background_timing.hpp"
+#include "runtime/tuner/state.hpp"
 
 namespace whet::runtime {
 
 struct Runtime;
 
-/// One per process. Public functions are thread-safe; the thread starts at the first sampled call, never before.
-/// The mutex is never held while something is timed or packed.
+/// One per process. Public functions are thread-safe; the thread starts at the first sampled call,
+/// never before. The mutex is never held while something is timed or packed.
 class Tuner {
 public:
     explicit Tuner(Runtime& runtime) : runtime_(runtime) {}
@@ -45,12 +46,14 @@ public:
 
     /// Waits until nothing is left to do for the known sites. out_of_budget: time is over.
     base::Result<void> drain(double seconds);
-    /// Asks the forge; hands its answer to `write` as it comes. Blocks; unsupported when there is no forge.
+    /// Asks the forge; hands its answer to `write` as it comes. Blocks; unsupported when there is
+    /// no forge.
     base::Result<void> text_call(const std::string& request, whet_write write, void* user);
     base::Result<void> plant(whet_site* site, const void* content, size_t bytes, bool skip_static);
     Report report();
 
-    /// Publishes the last report to a watching parent. From exit handlers: takes the mutex only if it is free.
+    /// Publishes the last report to a watching parent. From exit handlers: takes the mutex only if
+    /// it is free.
     void at_exit() noexcept;
     void after_fork_in_child() noexcept;
     std::mutex& mutex() noexcept { return mutex_; }
@@ -72,7 +75,8 @@ private:
     template <typename T>
     void send(forge::Message type, const T& message) {
         if (!forge_) return;
-        if (auto sent = forge_->send(type, message); !sent) lose_forge(sent.error(), base::steady_ns());
+        if (auto sent = forge_->send(type, message); !sent)
+            lose_forge(sent.error(), base::steady_ns());
     }
     void say(const std::string& line);
     Report make_report();
@@ -89,8 +93,10 @@ private:
     // install.cpp: from offers to published records
     void handle_offers(Lock& lock);
     void consider(SiteState& state, const forge::OfferMessage& offer, Lock& lock);
-    base::Result<Record*> make_record(const whet_op& op, const std::string& schedule, const std::vector<jit::Blob>* blobs);
-    base::Result<jit::MicrokernelFunction> function_for(const jit::MicrokernelSpec& spec, const std::vector<jit::Blob>* blobs);
+    base::Result<Record*> make_record(const whet_op& op, const std::string& schedule,
+                                      const std::vector<jit::Blob>* blobs);
+    base::Result<jit::MicrokernelFunction> function_for(const jit::MicrokernelSpec& spec,
+                                                        const std::vector<jit::Blob>* blobs);
     bool pack_seen_operands(SiteState& state, const Record& record, Lock& lock);
     void time_against_original(SiteState& state, Lock& lock);
     void decide_family(FamilyState& family, int64_t now);
@@ -103,13 +109,17 @@ private:
     double live_ratio(const FamilyState& family, SiteState** heaviest);
     void watch_crossed(Lock& lock);
     void cross_back(FamilyState& family, double ratio);
-    void refuse(SiteState& state, const Record& record, forge::VerdictKind kind, const std::string& why);
-    void verdict(const SiteState& state, forge::VerdictKind kind, const std::string& schedule, double ratio);
+    void refuse(SiteState& state, const Record& record, forge::VerdictKind kind,
+                const std::string& why);
+    void verdict(const SiteState& state, forge::VerdictKind kind, const std::string& schedule,
+                 double ratio);
     void pack_wanted(Lock& lock);
     FamilyState& family_of(const SiteState& state) { return families_[state.site->family]; }
     bool settled() const;
     /// CPU seconds that tuning has cost so far, forge and this thread.
-    double spent_seconds() const { return status_before_restarts_.cpu_seconds + status_.cpu_seconds + background_cpu_seconds_; }
+    double spent_seconds() const {
+        return status_before_restarts_.cpu_seconds + status_.cpu_seconds + background_cpu_seconds_;
+    }
     bool may_work(int64_t now) const;
 
     Runtime& runtime_;
@@ -148,8 +158,8 @@ private:
     int64_t last_rate_ns_ = 0;
     uint64_t published_ = 0, rolled_back_ = 0, declined_ = 0, refused_wrong_ = 0;
     double background_cpu_seconds_ = 0;
-    double share_ = 1;                    ///< of one core, as the budget allows now
-    int64_t offers_not_before_ns_ = 0;    ///< this thread's own part of keeping to the share
+    double share_ = 1;                  ///< of one core, as the budget allows now
+    int64_t offers_not_before_ns_ = 0;  ///< this thread's own part of keeping to the share
 };
 
 }  // namespace whet::runtime

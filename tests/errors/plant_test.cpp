@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bad candidates put in front of verification (cases C01, C02): the program never dies, never waits, never sees a wrong
-// answer; the forge counts what it refused.
+// Bad candidates put in front of verification (cases C01, C02): the program never dies, never
+// waits, never sees a wrong answer; the forge counts what it refused.
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -20,7 +20,12 @@ constexpr auto kPatience = std::chrono::seconds(60);  // for a forge on a busy m
 
 std::string report() {
     std::string text;
-    whet_report("json", [](const char* part, size_t length, void* user) { static_cast<std::string*>(user)->append(part, length); }, &text);
+    whet_report(
+        "json",
+        [](const char* part, size_t length, void* user) {
+            static_cast<std::string*>(user)->append(part, length);
+        },
+        &text);
     return text;
 }
 
@@ -57,13 +62,15 @@ TEST_P(Planted, IsRefusedWhileAnswersStayRight) {
     const auto call = [&] {
         std::fill(product.c.begin(), product.c.end(), NAN);
         ASSERT_EQ(whet_site_call(site, operands, 3, original, &product), WHET_OK);
-        for (int64_t i = 0; i < product.m * product.n; ++i) ASSERT_NEAR(product.c[i], product.expected[i], 1e-4) << i;
+        for (int64_t i = 0; i < product.m * product.n; ++i)
+            ASSERT_NEAR(product.c[i], product.expected[i], 1e-4) << i;
     };
     call();
     const double before = number("rejected");
-    const whet_status planted = candidate.code.empty()
-                                    ? whet_test_plant(site, candidate.schedule, 0, candidate.skip_static)
-                                    : whet_test_plant(site, candidate.code.data(), candidate.code.size(), candidate.skip_static);
+    const whet_status planted =
+        candidate.code.empty() ? whet_test_plant(site, candidate.schedule, 0, candidate.skip_static)
+                               : whet_test_plant(site, candidate.code.data(), candidate.code.size(),
+                                                 candidate.skip_static);
     if (planted == WHET_UNSUPPORTED) GTEST_SKIP() << whet_last_error();
     ASSERT_EQ(planted, WHET_OK) << whet_last_error();
     const auto end = Clock::now() + kPatience;
@@ -78,9 +85,11 @@ using std::string_literals::operator""s;
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, Planted,
-    ::testing::Values(Candidate{"Ud2", "\x0f\x0b"s, "", 0}, Candidate{"Ud2PastTheStaticCheck", "\x0f\x0b"s, "", 1},
+    ::testing::Values(Candidate{"Ud2", "\x0f\x0b"s, "", 0},
+                      Candidate{"Ud2PastTheStaticCheck", "\x0f\x0b"s, "", 1},
                       Candidate{"NullStore", "\x31\xc0\xc7\x00\x00\x00\x00\x00\xc3"s, "", 1},
-                      Candidate{"EndlessLoop", "\xeb\xfe"s, "", 1}, Candidate{"WritesNothing", "\xc3"s, "", 1},
+                      Candidate{"EndlessLoop", "\xeb\xfe"s, "", 1},
+                      Candidate{"WritesNothing", "\xc3"s, "", 1},
                       Candidate{"Syscall", "\x0f\x05\xc3"s, "", 0}),
     [](const auto& info) { return info.param.name; });
 

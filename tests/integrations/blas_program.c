@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An ordinary C program that multiplies matrices through a BLAS, to be run with libwhet_blas.so preloaded: every answer
- * is compared with plain loops before tuning, while it runs, and after plans serve. Public bug cases C05, C07, C08, C09,
- * C11, C14. Prints one line per phase; exits with 1 at the first wrong answer.
+ * An ordinary C program that multiplies matrices through a BLAS, to be run with libwhet_blas.so
+ * preloaded: every answer is compared with plain loops before tuning, while it runs, and after
+ * plans serve. Public bug cases C05, C07, C08, C09, C11, C14. Prints one line per phase; exits with
+ * 1 at the first wrong answer.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdint.h>
@@ -16,14 +18,14 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <errno.h>
 
-void sgemm_(const char *ta, const char *tb, const int *m, const int *n, const int *k, const float *alpha, const float *a,
-            const int *lda, const float *b, const int *ldb, const float *beta, float *c, const int *ldc);
-void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                 int ldb, float beta, float *c, int ldc);
+void sgemm_(const char* ta, const char* tb, const int* m, const int* n, const int* k,
+            const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
+            const float* beta, float* c, const int* ldc);
+void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, const float* a,
+                 int lda, const float* b, int ldb, float beta, float* c, int ldc);
 
-static const char *phase = "before";
+static const char* phase = "before";
 static int failures, sigchld_seen;
 
 static uint32_t random_state = 1;
@@ -33,19 +35,29 @@ static float uniform(void) {
 }
 
 /* Memory that ends (back) or begins (front) at an unmapped page. */
-struct guarded { unsigned char *map; size_t bytes; float *data; };
+struct guarded {
+    unsigned char* map;
+    size_t bytes;
+    float* data;
+};
 static struct guarded guard(size_t floats, size_t offset, int front) {
     struct guarded g;
     const size_t page = 4096, need = (floats * 4 + offset + page - 1) / page * page;
     g.bytes = need + 2 * page;
     g.map = mmap(NULL, g.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(g.map + page, need, PROT_READ | PROT_WRITE);
-    g.data = (float *)(front ? g.map + page + offset : g.map + page + need - floats * 4 - offset);
+    g.data = (float*)(front ? g.map + page + offset : g.map + page + need - floats * 4 - offset);
     return g;
 }
 static void release(struct guarded g) { munmap(g.map, g.bytes); }
 
-struct product { char ta, tb; int m, n, k, pad_a, pad_b, pad_c; float alpha, beta; size_t offset; int front, row_major, nan_c; };
+struct product {
+    char ta, tb;
+    int m, n, k, pad_a, pad_b, pad_c;
+    float alpha, beta;
+    size_t offset;
+    int front, row_major, nan_c;
+};
 
 static int close_enough(double got, double want, double magnitude, int k) {
     if (isnan(want)) return isnan(got);
@@ -56,31 +68,41 @@ static void run_product(struct product p) {
     const int rows_a = p.ta == 'N' ? p.m : p.k, cols_a = p.ta == 'N' ? p.k : p.m;
     const int rows_b = p.tb == 'N' ? p.k : p.n, cols_b = p.tb == 'N' ? p.n : p.k;
     const int lda = rows_a + p.pad_a, ldb = rows_b + p.pad_b, ldc = p.m + p.pad_c;
-    const size_t size_a = (size_t)(cols_a - 1) * lda + rows_a, size_b = (size_t)(cols_b - 1) * ldb + rows_b;
+    const size_t size_a = (size_t)(cols_a - 1) * lda + rows_a,
+                 size_b = (size_t)(cols_b - 1) * ldb + rows_b;
     const size_t size_c = (size_t)(p.n - 1) * ldc + p.m;
-    struct guarded ga = guard(size_a, p.offset, p.front), gb = guard(size_b, p.offset, p.front), gc = guard(size_c, p.offset, p.front);
-    float *old = malloc(size_c * 4);
+    struct guarded ga = guard(size_a, p.offset, p.front), gb = guard(size_b, p.offset, p.front),
+                   gc = guard(size_c, p.offset, p.front);
+    float* old = malloc(size_c * 4);
     for (size_t i = 0; i < size_a; ++i) ga.data[i] = uniform();
     for (size_t i = 0; i < size_b; ++i) gb.data[i] = uniform();
     for (size_t i = 0; i < size_c; ++i) gc.data[i] = p.nan_c ? NAN : uniform();
-    for (int j = 0; j + 1 < p.n; ++j) for (int i = p.m; i < ldc; ++i) gc.data[(size_t)j * ldc + i] = 7;
+    for (int j = 0; j + 1 < p.n; ++j)
+        for (int i = p.m; i < ldc; ++i) gc.data[(size_t)j * ldc + i] = 7;
     memcpy(old, gc.data, size_c * 4);
     if (p.row_major) { /* the same memory, read by rows */
-        cblas_sgemm(101, p.tb == 'N' ? 111 : 112, p.ta == 'N' ? 111 : 112, p.n, p.m, p.k, p.alpha, gb.data, ldb, ga.data, lda, p.beta, gc.data, ldc);
+        cblas_sgemm(101, p.tb == 'N' ? 111 : 112, p.ta == 'N' ? 111 : 112, p.n, p.m, p.k, p.alpha,
+                    gb.data, ldb, ga.data, lda, p.beta, gc.data, ldc);
     } else {
-        sgemm_(&p.ta, &p.tb, &p.m, &p.n, &p.k, &p.alpha, ga.data, &lda, gb.data, &ldb, &p.beta, gc.data, &ldc);
+        sgemm_(&p.ta, &p.tb, &p.m, &p.n, &p.k, &p.alpha, ga.data, &lda, gb.data, &ldb, &p.beta,
+               gc.data, &ldc);
     }
     for (int j = 0; j < p.n; ++j) {
         for (int i = 0; i < ldc && (size_t)j * ldc + i < size_c; ++i) {
             const float got = gc.data[(size_t)j * ldc + i];
             if (i >= p.m) {
-                if (got != 7) { printf("FAIL %s: wrote between columns\n", phase); ++failures; }
+                if (got != 7) {
+                    printf("FAIL %s: wrote between columns\n", phase);
+                    ++failures;
+                }
                 continue;
             }
             double sum = 0, magnitude = 0;
             for (int q = 0; q < p.k; ++q) {
-                const double x = p.ta == 'N' ? ga.data[(size_t)q * lda + i] : ga.data[(size_t)i * lda + q];
-                const double y = p.tb == 'N' ? gb.data[(size_t)j * ldb + q] : gb.data[(size_t)q * ldb + j];
+                const double x =
+                    p.ta == 'N' ? ga.data[(size_t)q * lda + i] : ga.data[(size_t)i * lda + q];
+                const double y =
+                    p.tb == 'N' ? gb.data[(size_t)j * ldb + q] : gb.data[(size_t)q * ldb + j];
                 sum += x * y;
                 magnitude += fabs(x * y);
             }
@@ -91,8 +113,10 @@ static void run_product(struct product p) {
                 magnitude += fabs((double)p.beta * old[(size_t)j * ldc + i]);
             }
             if (!close_enough(got, want, magnitude, p.k) && failures++ < 10) {
-                printf("FAIL %s: %c%c m=%d n=%d k=%d alpha=%g beta=%g at (%d, %d): got %.9g, expected %.9g\n", phase, p.ta, p.tb, p.m, p.n,
-                       p.k, p.alpha, p.beta, i, j, got, want);
+                printf(
+                    "FAIL %s: %c%c m=%d n=%d k=%d alpha=%g beta=%g at (%d, %d): got %.9g, expected "
+                    "%.9g\n",
+                    phase, p.ta, p.tb, p.m, p.n, p.k, p.alpha, p.beta, i, j, got, want);
             }
         }
     }
@@ -100,7 +124,8 @@ static void run_product(struct product p) {
     release(ga), release(gb), release(gc);
 }
 
-/* C05, C08, C09: beta and alpha classes, transposes, leading dimensions, every base offset, all small widths. */
+/* C05, C08, C09: beta and alpha classes, transposes, leading dimensions, every base offset, all
+ * small widths. */
 static void run_cases(void) {
     static const char letters[] = "NT";
     for (int t = 0; t < 4; ++t) {
@@ -108,33 +133,55 @@ static void run_cases(void) {
             const char ta = letters[t & 1], tb = letters[t >> 1];
             run_product((struct product){ta, tb, 33, 17, 29, 0, 0, 0, 1, 0, 0, 0, row_major, 1});
             run_product((struct product){ta, tb, 48, 32, 64, 3, 5, 7, 1, 1, 0, 0, row_major, 0});
-            run_product((struct product){ta, tb, 40, 24, 20, 1, 0, 2, -0.5f, 2, 4, 1, row_major, 0});
+            run_product(
+                (struct product){ta, tb, 40, 24, 20, 1, 0, 2, -0.5f, 2, 4, 1, row_major, 0});
         }
     }
-    for (int width = 1; width <= 33; width += 4) run_product((struct product){'T', 'N', width, 16, 300, 0, 0, 0, 1, 0, 0, 0, 0, 1});
-    for (size_t offset = 4; offset < 64; offset += 12) run_product((struct product){'N', 'N', 23, 19, 31, 0, 0, 1, 1, 0, offset, (int)(offset & 8), 0, 0});
-    run_product((struct product){'T', 'N', 96, 20, 600, 0, 0, 0, 1, 1, 0, 0, 0, 0}); /* more than one segment */
+    for (int width = 1; width <= 33; width += 4)
+        run_product((struct product){'T', 'N', width, 16, 300, 0, 0, 0, 1, 0, 0, 0, 0, 1});
+    for (size_t offset = 4; offset < 64; offset += 12)
+        run_product(
+            (struct product){'N', 'N', 23, 19, 31, 0, 0, 1, 1, 0, offset, (int)(offset & 8), 0, 0});
+    run_product((struct product){'T', 'N', 96, 20, 600, 0, 0, 0, 1, 1, 0, 0, 0,
+                                 0}); /* more than one segment */
 }
 
 /* C05 alpha = 0 and C07: nothing to multiply. */
 static void run_empty(void) {
-    /* Large: the small kernels of OpenBLAS 0.3.21 read a and b at alpha = 0, and an original is not corrected. */
+    /* Large: the small kernels of OpenBLAS 0.3.21 read a and b at alpha = 0, and an original is not
+     * corrected. */
     enum { large = 256 };
     static float big_a[large * large], big_c[large * large];
     float a[400], b[400], c[400], one = 1, two = 2, zero = 0;
     int n20 = 20, n0 = 0, one_i = 1, n_large = large;
     for (int i = 0; i < large * large; ++i) big_a[i] = NAN, big_c[i] = 5;
-    sgemm_("N", "N", &n_large, &n_large, &n_large, &zero, big_a, &n_large, big_a, &n_large, &two, big_c, &n_large);
-    for (int i = 0; i < large * large; ++i) if (big_c[i] != 10) { printf("FAIL %s: alpha = 0\n", phase); ++failures; return; }
+    sgemm_("N", "N", &n_large, &n_large, &n_large, &zero, big_a, &n_large, big_a, &n_large, &two,
+           big_c, &n_large);
+    for (int i = 0; i < large * large; ++i)
+        if (big_c[i] != 10) {
+            printf("FAIL %s: alpha = 0\n", phase);
+            ++failures;
+            return;
+        }
     for (int i = 0; i < 400; ++i) a[i] = b[i] = NAN, c[i] = 10;
     sgemm_("N", "N", &n20, &n20, &n0, &one, a, &n20, b, &one_i, &two, c, &n20);
-    for (int i = 0; i < 400; ++i) if (c[i] != 20) { printf("FAIL %s: k = 0\n", phase); ++failures; return; }
+    for (int i = 0; i < 400; ++i)
+        if (c[i] != 20) {
+            printf("FAIL %s: k = 0\n", phase);
+            ++failures;
+            return;
+        }
     sgemm_("N", "N", &n0, &n20, &n20, &one, NULL, &one_i, b, &n20, &zero, NULL, &one_i);
     sgemm_("N", "N", &n20, &n0, &n20, &one, a, &n20, NULL, &n20, &zero, NULL, &n20);
-    for (int i = 0; i < 400; ++i) if (c[i] != 20) { printf("FAIL %s: m = 0 or n = 0 wrote\n", phase); ++failures; return; }
+    for (int i = 0; i < 400; ++i)
+        if (c[i] != 20) {
+            printf("FAIL %s: m = 0 or n = 0 wrote\n", phase);
+            ++failures;
+            return;
+        }
 }
 
-static float times_weight(const float *w) {
+static float times_weight(const float* w) {
     static float x[32 * 32], y[32 * 32];
     const int n = 32;
     const float one = 1, zero = 0;
@@ -143,24 +190,24 @@ static float times_weight(const float *w) {
     return y[0];
 }
 
-static void expect(float got, float want, const char *what) {
+static void expect(float got, float want, const char* what) {
     if (got == want) return;
     printf("FAIL %s: %s: got %g, expected %g\n", phase, what, got, want);
     ++failures;
 }
 
-static int (*freeze)(const void *, size_t), (*thaw)(const void *);
+static int (*freeze)(const void*, size_t), (*thaw)(const void*);
 
 /* C14: changed, freed and frozen weights. */
 static void run_weights(void) {
     enum { bytes = 32 * 32 * 4 };
-    float *w = malloc(bytes);
+    float* w = malloc(bytes);
     for (int i = 0; i < 32 * 32; ++i) w[i] = 1;
     expect(times_weight(w), 3, "first weight");
     w[0] = 2;
     expect(times_weight(w), 6, "weight changed through its pointer");
     free(w);
-    float *w2 = malloc(bytes);
+    float* w2 = malloc(bytes);
     for (int i = 0; i < 32 * 32; ++i) w2[i] = 5;
     expect(times_weight(w2), 15, "new weight at an old address");
     if (freeze && freeze(w2, bytes) == 0) {
@@ -172,7 +219,10 @@ static void run_weights(void) {
     free(w2);
 }
 
-static void on_sigchld(int signal) { (void)signal; sigchld_seen = 1; }
+static void on_sigchld(int signal) {
+    (void)signal;
+    sigchld_seen = 1;
+}
 
 /* C11: children answer too. */
 static void run_forks(void) {
@@ -184,7 +234,10 @@ static void run_forks(void) {
             _exit(failures ? 1 : 0);
         }
         int status = -1;
-        if (waitpid(child, &status, 0) != child || status != 0) { printf("FAIL %s: a forked child: status %d\n", phase, status); ++failures; }
+        if (waitpid(child, &status, 0) != child || status != 0) {
+            printf("FAIL %s: a forked child: status %d\n", phase, status);
+            ++failures;
+        }
     }
     sigchld_seen = 0;
 }
@@ -197,30 +250,36 @@ static double seconds(void) {
 
 static char report_text[1 << 20];
 static size_t report_size;
-static void collect(const char *text, size_t length, void *user) {
+static void collect(const char* text, size_t length, void* user) {
     (void)user;
-    if (report_size + length < sizeof report_text) memcpy(report_text + report_size, text, length), report_size += length;
+    if (report_size + length < sizeof report_text)
+        memcpy(report_text + report_size, text, length), report_size += length;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
     const double limit = argc > 1 ? atof(argv[1]) : 10;
     if (argc > 2 && strcmp(argv[2], "subreaper") == 0) prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGCHLD, on_sigchld);
-    freeze = (int (*)(const void *, size_t))dlsym(RTLD_DEFAULT, "whet_freeze");
-    thaw = (int (*)(const void *))dlsym(RTLD_DEFAULT, "whet_thaw");
-    int (*report)(const char *, void (*)(const char *, size_t, void *), void *) =
-        (int (*)(const char *, void (*)(const char *, size_t, void *), void *))dlsym(RTLD_DEFAULT, "whet_report");
+    freeze = (int (*)(const void*, size_t))dlsym(RTLD_DEFAULT, "whet_freeze");
+    thaw = (int (*)(const void*))dlsym(RTLD_DEFAULT, "whet_thaw");
+    int (*report)(const char*, void (*)(const char*, size_t, void*), void*) =
+        (int (*)(const char*, void (*)(const char*, size_t, void*), void*))dlsym(RTLD_DEFAULT,
+                                                                                 "whet_report");
     run_cases(), run_empty(), run_weights();
     phase = "while tuning";
     const double begin = seconds();
     while (seconds() - begin < limit && !failures) run_cases(), run_empty(), run_weights();
-    if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD || sigchld_seen) { printf("FAIL: the program saw a child\n"); ++failures; }
+    if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD || sigchld_seen) {
+        printf("FAIL: the program saw a child\n");
+        ++failures;
+    }
     run_forks();
     phase = "after";
     run_cases(), run_empty(), run_weights();
     unsigned long long served = 0;
     if (report && report("json", collect, NULL) == 0) {
-        for (const char *at = report_text; (at = strstr(at, "\"served_calls\": ")) != NULL; ++at) served += strtoull(at + 16, NULL, 10);
+        for (const char* at = report_text; (at = strstr(at, "\"served_calls\": ")) != NULL; ++at)
+            served += strtoull(at + 16, NULL, 10);
     }
     printf("%d failures, %llu served calls\n", failures, served);
     return failures ? 1 : 0;

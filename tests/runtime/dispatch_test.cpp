@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the site table, records, frozen operands and the call's path, without a forge (WHET_FORGE=off).
+// Tests of the site table, records, frozen operands and the call's path, without a forge
+// (WHET_FORGE=off).
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,8 +62,10 @@ TEST(SiteTable, GrowsAndFindsAgain) {
     SiteTable table(1000);
     std::vector<whet_site*> sites;
     for (int i = 1; i <= 2000; ++i) sites.push_back(*table.find_or_make(test::Product(i, 1, 2).op));
-    for (int i = 1; i <= 2000; i += 37) EXPECT_EQ(*table.find_or_make(test::Product(i, 1, 2).op), sites[i - 1]);
-    EXPECT_EQ(table.find_or_make(test::Product(5000, 1, 2).op).error().code, base::Code::out_of_budget);
+    for (int i = 1; i <= 2000; i += 37)
+        EXPECT_EQ(*table.find_or_make(test::Product(i, 1, 2).op), sites[i - 1]);
+    EXPECT_EQ(table.find_or_make(test::Product(5000, 1, 2).op).error().code,
+              base::Code::out_of_budget);
 }
 
 TEST(Call, WithoutAPlanTheFallbackRuns) {
@@ -72,7 +75,8 @@ TEST(Call, WithoutAPlanTheFallbackRuns) {
     void* operands[3];
     product.operands(operands);
     Fallback fallback;
-    for (int i = 0; i < 100; ++i) EXPECT_EQ(whet_site_call(site, operands, 3, Fallback::run, &fallback), WHET_OK);
+    for (int i = 0; i < 100; ++i)
+        EXPECT_EQ(whet_site_call(site, operands, 3, Fallback::run, &fallback), WHET_OK);
     EXPECT_EQ(fallback.calls, 100);
     EXPECT_EQ(whet_site_call(site, operands, 2, Fallback::run, &fallback), WHET_INVALID_ARGUMENT);
     EXPECT_STREQ(whet_last_error(), "got 2 operands, expected 3");
@@ -272,8 +276,11 @@ TEST(CodeSlab, PublishesOnceAndKeepsItsBudget) {
 
 TEST(Report, NamesItsFormats) {
     std::string text;
-    const auto append = [](const char* part, size_t length, void* user) { static_cast<std::string*>(user)->append(part, length); };
-    for (const char* format : {"text", "json", "prometheus"}) EXPECT_EQ(whet_report(format, append, &text), WHET_OK);
+    const auto append = [](const char* part, size_t length, void* user) {
+        static_cast<std::string*>(user)->append(part, length);
+    };
+    for (const char* format : {"text", "json", "prometheus"})
+        EXPECT_EQ(whet_report(format, append, &text), WHET_OK);
     EXPECT_NE(text.find("\"sites\""), std::string::npos);
     EXPECT_NE(text.find("whet_calls_total"), std::string::npos);
     EXPECT_EQ(whet_report("xml", append, &text), WHET_INVALID_ARGUMENT);

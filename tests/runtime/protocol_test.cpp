@@ -16,7 +16,8 @@ OfferMessage some_offer() {
     OfferMessage m;
     m.site = 42;
     m.kind = OfferKind::tuned;
-    m.schedule = "matmul a=in_place b=frozen order=lsr tile=14x2 unroll=4 prefetch=0 block=0x8x1 parallel=1";
+    m.schedule =
+        "matmul a=in_place b=frozen order=lsr tile=14x2 unroll=4 prefetch=0 block=0x8x1 parallel=1";
     jit::Blob blob;
     blob.bytes = {0xc3, 1, 2, 3};
     blob.text_bytes = 1;
@@ -62,7 +63,8 @@ TEST(Protocol, FramesCrossASocketWhole) {
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     TextMessage m;
     m.text.assign(3u << 20, 'x');  // larger than a socket's buffer: partial sends happen
-    std::thread sender([&] { EXPECT_TRUE(send_frame(ends[0], Message::text, encode(m)).has_value()); });
+    std::thread sender(
+        [&] { EXPECT_TRUE(send_frame(ends[0], Message::text, encode(m)).has_value()); });
     std::vector<uint8_t> payload;
     auto type = receive_frame(ends[1], payload);
     sender.join();
