@@ -52,18 +52,20 @@ private:
 };
 
 void fill_exact(float* values, size_t count, Random& random) {
+    constexpr uint64_t kValues = 2 * kSmallInteger + 1;
     for (size_t i = 0; i < count; ++i) {
-        values[i] = static_cast<float>(
-            static_cast<int>(random.next() >> 33) % (2 * kSmallInteger + 1) - kSmallInteger);
+        const auto value = static_cast<int>((random.next() >> 32) * kValues >> 32);
+        values[i] = static_cast<float>(value - kSmallInteger);
     }
 }
 
 /// Random values over a few binades; a quarter cancels its predecessor but for rounding; some -0
 /// and subnormals.
 void fill_wild(float* values, size_t count, Random& random, bool subnormal) {
+    constexpr float kScales[] = {0x1p-4f, 0x1p-3f, 0x1p-2f, 0x1p-1f, 1, 2, 4, 8};
     for (size_t i = 0; i < count; ++i) {
         const uint64_t bits = random.next();
-        const float scale = std::ldexp(1.0f, static_cast<int>(bits & 7) - 4);
+        const float scale = kScales[bits & 7];
         values[i] = (static_cast<float>(bits >> 40) * 0x1p-23f - 1) * scale;
         if ((bits >> 3 & 3) == 0 && i > 0) values[i] = -values[i - 1] * (1 + 0x1p-20f);
         if ((bits >> 5 & 31) == 0) values[i] = -0.0f;

@@ -77,9 +77,13 @@ bool Workshop::step() {
         return true;
     }
     if (settings_.options.tune != base::Tune::on || !may_try()) return false;
+    Site* next = nullptr;
     for (const auto& [id, site] : sites_) {
         if (site->stage != Site::Stage::served) continue;
-        open_site(*site);
+        if (next == nullptr || site->total_ns > next->total_ns) next = site.get();
+    }
+    if (next != nullptr) {
+        open_site(*next);
         return true;
     }
     for (;;) {
@@ -104,9 +108,7 @@ bool Workshop::open_site(Site& site) {
         site.note = "no sketch fits the operation";
         return false;
     }
-    const MachineRecord& record = machine();
-    site.bound_ns = std::max(jit::flops_of(site.op) / record.peak_gflops,
-                             jit::compulsory_bytes_of(site.op) / record.stream_gbs);
+    site.bound_ns = bound_of(site);
     doing_ = "draft";
     std::vector<policy::Proposal> drafts;
     const bool decided = families_[site.family].decided;

@@ -26,7 +26,7 @@ constexpr double kRestedNs =
 constexpr size_t kZeroTrialDrafts = 8;  ///< candidates looked at for a first plan
 constexpr size_t kLayoutDrafts = 512;   ///< drafts looked through for those of one packed layout
 constexpr int64_t kZeroTrialReferenceNs =
-    20'000'000;  ///< a first plan must come within milliseconds
+    10'000'000;  ///< a first plan must come within milliseconds
 constexpr int64_t kPlantReferenceNs =
     1'000'000'000;  ///< a foreign candidate is compared with all that a second gives
 
@@ -305,6 +305,7 @@ void Workshop::send_offer(Site& site, OfferKind kind) {
     for (const KernelRef& kernel : site.best.kernels) {
         if (sent.insert(kernel->id).second) offer.blobs.push_back(kernel->blob);
     }
+    if (site.bound_ns == 0 && stored_.machine.peak_gflops > 0) site.bound_ns = bound_of(site);
     offer.estimate_ns = site.best_ns;
     offer.ratio = site.ratio;
     offer.low = site.low;
@@ -335,7 +336,14 @@ void Workshop::dump(const Site& site) {
     settings_.options.dump_directory.clear();
 }
 
+double Workshop::bound_of(const Site& site) {
+    const MachineRecord& record = machine();
+    return std::max(jit::flops_of(site.op) / record.peak_gflops,
+                    jit::compulsory_bytes_of(site.op) / record.stream_gbs);
+}
+
 void Workshop::save(const Site& site) {
+    if (site.has_best && site.refused.contains(jit::hash_of(site.best.schedule))) return;
     if (store_ == nullptr || !site.has_best || !site.planted.empty()) return;
     StoredPlan plan;
     plan.op = site.op;

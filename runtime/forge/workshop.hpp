@@ -143,6 +143,7 @@ private:
     uint64_t layout_of(const Site& site) const;
     bool compile_allowed() const;
     double compute_bound_ns(const Site& site) const;
+    double bound_of(const Site& site);
 
     WorkshopSettings settings_;
     std::unique_ptr<Executor> executor_;
