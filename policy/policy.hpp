@@ -24,7 +24,8 @@ struct Proposal {
 /// What became of a proposal.
 enum class OutcomeKind : uint8_t {
     timed,    ///< right; `ns` is its time
-    refused,  ///< did not build, was wrong, crashed or was held back by the caller
+    refused,  ///< did not build, was wrong or crashed
+    skipped,  ///< held back by the caller, which may not use such points: no trial was spent
 };
 struct Outcome {
     OutcomeKind kind = OutcomeKind::refused;

@@ -189,6 +189,7 @@ void BanditPolicy::report(int task, const Proposal& proposal, const Outcome& out
     Task& t = at(task);
     const bool timed = outcome.kind == OutcomeKind::timed && outcome.ns > 0;
     t.sketches[static_cast<size_t>(proposal.sketch)].report(proposal.point, timed ? outcome.ns : 0);
+    if (outcome.kind == OutcomeKind::skipped) return;
     ++t.trials;
     if (!timed) {
         t.sketch_bandit.update(proposal.sketch, 0);

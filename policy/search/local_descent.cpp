@@ -68,7 +68,8 @@ bool LocalDescent::walk(std::mt19937_64& random, base::Point* point) const {
         const size_t start = random() % starts;
         base::Point at =
             start < timed_.size() ? timed_[start].point : drafts_[start - timed_.size()].point;
-        for (int step = 0; step < kFarSteps; ++step) {
+        // Longer from try to try: a small neighbourhood may be used up.
+        for (int step = 0; step < kFarSteps * (1 + attempt / 4); ++step) {
             const int knob = static_cast<int>(random() % static_cast<uint64_t>(knobs));
             space_.step(sketch_, at, {knob, random() % 2 == 0 ? 1 : -1});
         }

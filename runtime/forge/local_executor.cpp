@@ -50,19 +50,23 @@ public:
           scratch_(scratch),
           shared_bytes_(shared_bytes) {}
 
-    /// Decides how much one sample runs, from one run: verification has warmed the candidate up.
+    /// Decides how much one sample runs: a slice where the operation is known to be long, else as
+    /// many calls as fill the sample's time, from one run (verification has warmed the candidate
+    /// up).
     void calibrate(const TrialOptions& options) {
+        int64_t most = 1;
+        for (const jit::Phase& phase : runnable_.sliced->phases) {
+            most = std::max(most, phase.task_count);
+        }
+        if (context_.whole_ns() > static_cast<double>(options.slice_ns) && most > 1) {
+            share_ = std::max(static_cast<double>(options.slice_ns) / context_.whole_ns(), 1e-4);
+            repeats_ = 1;
+            return;
+        }
         const int64_t began = base::steady_ns();
         run_slice();
         const auto call_ns = static_cast<double>(base::steady_ns() - began);
-        int64_t most = 1;
-        for (const jit::Phase& phase : runnable_.sliced->phases)
-            most = std::max(most, phase.task_count);
-        if (call_ns > static_cast<double>(options.slice_ns) && most > 1) {
-            share_ = std::max(static_cast<double>(options.slice_ns) / call_ns, 1e-4);
-        }
-        const double wanted =
-            static_cast<double>(options.sample_ns) / std::max(call_ns * share_, 10.0);
+        const double wanted = static_cast<double>(options.sample_ns) / std::max(call_ns, 10.0);
         repeats_ = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(wanted)), 1, 1 << 14);
     }
     /// Runs as much in one sample as another plan of the same operation does, where that runs whole

@@ -43,7 +43,7 @@ public:
                                                          uint64_t seed);
 
     /// Runs and checks a candidate. Returns right or wrong (with a reason); may fault when guarded.
-    /// An operation that takes longer than about 20 ms is, once its expected values are known, run
+    /// An operation that takes longer than about 4 ms is, once its expected values are known, run
     /// on a slice of tasks (first, last, some between) unless `whole`.
     TrialResult verify(const Runnable& runnable, int64_t reference_budget_ns, bool whole);
     /// True when a candidate wrote where it must not: the context must not be used again.
@@ -54,6 +54,8 @@ public:
     /// Scratch of at least `bytes`, 64-byte aligned; contents undefined.
     base::Result<std::byte*> scratch(size_t bytes);
 
+    /// Time of one whole run, roughly; 0 before the first.
+    double whole_ns() const { return whole_ns_; }
     const whet_op& op() const { return op_; }
     size_t memory_bytes() const { return memory_bytes_; }
     uint64_t last_use = 0;  ///< for the owner's eviction

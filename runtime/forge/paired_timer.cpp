@@ -19,6 +19,8 @@ constexpr double kTail = 0.025;  ///< each side of a 95 % interval
 constexpr double kStolenShare =
     0.02;  ///< wall time above CPU time by more than this: the sample is thrown away
 constexpr double kClockSlackNs = 20'000;  ///< of the kernel's CPU time accounting, per sample
+constexpr double kLongSampleNs =
+    500'000;  ///< CPU time from which a disturbed sample is corrected, not repeated
 constexpr int kSampleTries = 4;  ///< a disturbed sample is taken again at once, so often in all
 constexpr int kMostRejected =
     3;  ///< quads without four clean samples: the machine is too busy to tell
@@ -40,7 +42,9 @@ int64_t involuntary_switches() {
     return usage.ru_nivcsw;
 }
 
-/// Takes a sample that nothing disturbed; false when every try was.
+/// Takes a sample that nothing disturbed; false when every try was. A long sample can hardly avoid
+/// a switch on a busy machine: there the CPU time is taken, whose error (a cache refilled, a clock
+/// tick) is small against its length.
 bool take_clean(const Sample& sample, double* ns) {
     for (int i = 0; i < kSampleTries; ++i) {
         const int64_t switches = involuntary_switches(), cpu = base::thread_cpu_ns(),
@@ -48,9 +52,11 @@ bool take_clean(const Sample& sample, double* ns) {
         *ns = sample();
         const auto wall_ns = static_cast<double>(base::steady_ns() - wall);
         const auto cpu_ns = static_cast<double>(base::thread_cpu_ns() - cpu);
-        if (involuntary_switches() == switches &&
-            wall_ns <= cpu_ns * (1 + kStolenShare) + kClockSlackNs)
-            return true;
+        const bool stolen = wall_ns > cpu_ns * (1 + kStolenShare) + kClockSlackNs;
+        if (involuntary_switches() == switches && !stolen) return true;
+        if (cpu_ns < kLongSampleNs) continue;
+        *ns *= std::min(1.0, cpu_ns / wall_ns);
+        return true;
     }
     return false;
 }

@@ -266,12 +266,12 @@ bool Workshop::step_site(Site& site) {
 bool Workshop::try_proposal(Site& site, const policy::Proposal& proposal, bool may_compile) {
     const jit::Schedule schedule = site.space->schedule_at(proposal.sketch, proposal.point);
     if (site.refused.contains(jit::hash_of(schedule))) {
-        policy_->report(site.task, proposal, {});
+        policy_->report(site.task, proposal, {policy::OutcomeKind::skipped, 0});
         return true;
     }
     auto plan = jit::lower(site.op, schedule, settings_.isa);
     if (!plan || !layout_fits(site, *plan)) {
-        policy_->report(site.task, proposal, {});
+        policy_->report(site.task, proposal, {policy::OutcomeKind::skipped, 0});
         return true;
     }
     auto prepared = prepare(site, schedule, may_compile);

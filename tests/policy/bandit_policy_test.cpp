@@ -137,6 +137,24 @@ TEST(BanditPolicy, SettlesAtTheBoundAfterPatienceAndWhenUsedUp) {
     EXPECT_TRUE((*second)->settled(0));
 }
 
+TEST(BanditPolicy, SkippedPointsCostNoPatienceAndDoNotComeBack) {
+    const FakeSpace space({{100, 5}}, 3, 12);
+    auto policy = make_policy("bandit", 3);
+    (*policy)->add_task(space, {{0, {0, 0, 0}}});
+    std::set<base::Point> distinct;
+    for (int i = 0; i < 100; ++i) {
+        for (const Proposal& p : (*policy)->propose(0, 4)) {
+            EXPECT_TRUE(distinct.insert(p.point).second);
+            const bool skip = p.point[0] % 2 != 0;
+            (*policy)->report(
+                0, p,
+                skip ? Outcome{OutcomeKind::skipped, 0} : Outcome{OutcomeKind::timed, 1000.0 + i});
+            EXPECT_TRUE(i >= 40 || !(*policy)->settled(0));
+        }
+    }
+    EXPECT_GT(distinct.size(), 300u);
+}
+
 TEST(BanditPolicy, SurvivesASpaceWhereEverythingIsRefused) {
     const FakeSpace space({{100, 5}, {100, 5}}, 2, 4);
     auto policy = make_policy("bandit", 3);
