@@ -90,7 +90,7 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
     knobs.values[kRowBlock] = knobs.values[kLaneBlock] = knobs.values[kOuterBlock] = {0};
     knobs.values[kFold] = {1};
     if (base.structure == Structure::row_softmax) {
-        knobs.values[kRows] = {1, 2, 4};
+        knobs.values[kRows] = {1};
         knobs.values[kVectors] = {1};
         knobs.values[kUnroll] = {1};
         knobs.values[kRowBlock] = block_sizes(std::min<int64_t>(op.operands[WHET_DST].extents[0], 512));

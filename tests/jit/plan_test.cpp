@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "jit/op/computation.hpp"
+#include "jit/plan/nest.hpp"
+#include "jit/plan/prove.hpp"
 #include "jit/reference/reference.hpp"
 #include "jit/sketch/space.hpp"
 #include "tests/jit/operations.hpp"
@@ -146,6 +148,8 @@ void check_random_schedules(const whet_op& op, Isa isa) {
             if (!plan) continue;
             ++legal;
             SCOPED_TRACE(schedule.print());
+            const auto proven = prove_addresses(*plan);
+            ASSERT_TRUE(proven.has_value()) << proven.error().message;
             Buffers got(op, random, false);
             Buffers expected = got;
             for (size_t i = 0; i < expected.storage.size(); ++i) expected.pointers[i] = expected.storage[i].data();
@@ -189,6 +193,46 @@ TEST_P(PlanOf, HasAReferenceWithinToleranceOfF64) {
 
 INSTANTIATE_TEST_SUITE_P(Operations, PlanOf, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
+
+/// What a broken lowering might give, one change each.
+TEST(AddressProof, RefusesTamperedNests) {
+    const whet_op product = test::matmul_op(13, 70, 600, true);
+    const whet_op conv = test::conv_op({.batch = 2, .in = 5, .out = 6, .rows = 9, .columns = 8, .kernel = 3, .padding = 1});
+    Schedule packed{.vector = Source::packed, .rows = 4, .vectors = 2, .lane_block = 1};
+    Schedule pixels{.structure = Structure::pixels, .scalar = Source::packed, .vector = Source::packed, .rows = 3,
+                    .vectors = 1, .outer_block = 4};
+    struct Change {
+        const char* name;
+        const whet_op* op;
+        const Schedule* schedule;
+        void (*change)(Plan&, Nest&);
+    };
+    const Change changes[] = {
+        {"a lane too many", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].lanes += 1; }},
+        {"a row too few", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].row_tiles -= 1; }},
+        {"a channel too many", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].channels += 1; }},
+        {"rows that overlap", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].dst_row -= 1; }},
+        {"a shifted operand", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].scalar.base = -1; }},
+        {"short scratch", &product, &packed, [](Plan& p, Nest&) { p.private_bytes -= 64; }},
+        {"a tap past the image", &conv, &pixels,
+         [](Plan&, Nest& n) { n.contractions[0].vector.tap_offsets.back() += 64; }},
+        {"a tap table cut short", &conv, &pixels, [](Plan&, Nest& n) { n.contractions[0].tap_table[0][0].pop_back(); }},
+        {"a column too many", &conv, &pixels, [](Plan&, Nest& n) { n.unpack.columns += 1; }},
+        {"an image too large", &conv, &pixels, [](Plan&, Nest& n) { n.image.plane_rows += 8; }},
+    };
+    for (const Change& change : changes) {
+        SCOPED_TRACE(change.name);
+        auto plan = lower(*change.op, *change.schedule, Isa::avx2);
+        ASSERT_TRUE(plan.has_value()) << plan.error().message;
+        ASSERT_TRUE(prove_addresses(*plan).has_value());
+        auto nest = std::make_shared<Nest>(*plan->nest);
+        change.change(*plan, *nest);
+        plan->nest = nest;
+        const auto proven = prove_addresses(*plan);
+        ASSERT_FALSE(proven.has_value());
+        EXPECT_EQ(proven.error().code, base::Code::verify_failed);
+    }
+}
 
 TEST(ScheduleText, ComesBackFromEveryPointOfTheSpace) {
     MachineModel machine;
