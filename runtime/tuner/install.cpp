@@ -8,6 +8,7 @@
 #include "base/hash.hpp"
 #include "base/log.hpp"
 #include "jit/plan/plan.hpp"
+#include "jit/plan/prove.hpp"
 #include "runtime/dispatch/operation.hpp"
 #include "runtime/runtime.hpp"
 #include "runtime/tuner/tuner.hpp"
@@ -130,6 +131,7 @@ base::Result<Record*> Tuner::make_record(const whet_op& op, const std::string& s
                                          const std::vector<jit::Blob>* blobs) {
     WHET_TRY(const jit::Schedule parsed, jit::Schedule::parse(schedule));
     WHET_TRY(jit::Plan plan, jit::lower(op, parsed, runtime_.isa));
+    WHET_TRY_VOID(jit::prove_addresses(plan));
     auto record = std::make_unique<Record>();
     if (runtime_.isa != jit::Isa::portable) {
         for (const auto& spec : plan.kernels) {
