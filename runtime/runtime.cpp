@@ -47,22 +47,19 @@ std::string reason_untuned(const base::Options& options, jit::Isa isa) {
     return "";
 }
 
+// Only locks that the tuner's thread never holds for long are taken around a fork: that thread has
+// the lowest priority, and whoever waits for it on a busy machine waits for everybody. What it may
+// have been in the middle of, the child replaces.
 void before_fork() {
     Runtime* const r = runtime_if_made();
     if (!r) return;
-    r->tuner->mutex().lock();
     r->sites.mutex().lock();
-    r->frozen.packing_mutex().lock();
     r->frozen.mutex().lock();
-    r->code.mutex().lock();
 }
 
 void release_after_fork(Runtime& r) {
-    r.code.mutex().unlock();
     r.frozen.mutex().unlock();
-    r.frozen.packing_mutex().unlock();
     r.sites.mutex().unlock();
-    r.tuner->mutex().unlock();
 }
 
 void after_fork_in_parent() {
@@ -72,9 +69,11 @@ void after_fork_in_parent() {
 void after_fork_in_child() {
     Runtime* const r = runtime_if_made();
     if (!r) return;
-    r->code.after_fork_in_child();
     release_after_fork(*r);
-    r->tuner->after_fork_in_child();
+    r->frozen.after_fork_in_child();
+    r->code.after_fork_in_child();
+    r->tuner->close_in_child();
+    r->tuner = new Tuner(*r);  // starts at the child's next sampled call
 }
 
 void make_runtime() {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "base/hash.hpp"
 #include "base/log.hpp"
@@ -35,14 +36,14 @@ base::Result<jit::MicrokernelFunction> CodeSlab::publish(const jit::Blob& blob) 
     }
     std::lock_guard lock(mutex_);
     const uint64_t hash = base::hash_bytes(blob.bytes.data(), blob.bytes.size(), blob.entry);
-    const auto [first, last] = published_.equal_range(hash);
+    const auto [first, last] = published_->equal_range(hash);
     for (auto it = first; it != last; ++it) {
         if (it->second.entry == blob.entry && it->second.bytes == blob.bytes)
             return it->second.function;
     }
     WHET_TRY(uint8_t* const address, place(blob.bytes.data(), blob.bytes.size()));
     const auto function = reinterpret_cast<jit::MicrokernelFunction>(address + blob.entry);
-    published_.emplace(hash, Published{blob.bytes, blob.entry, function});
+    published_->emplace(hash, Published{blob.bytes, blob.entry, function});
     return function;
 }
 
@@ -108,6 +109,8 @@ base::Result<uint8_t*> CodeSlab::place_sealed(const uint8_t* bytes, size_t size)
 }
 
 void CodeSlab::after_fork_in_child() noexcept {
+    new (&mutex_) std::mutex;
+    published_ = new PublishedBlobs;
     writable_ = nullptr;  // not mapped here (MADV_DONTFORK)
     executable_ = nullptr;
     chunk_bytes_ = used_ = 0;

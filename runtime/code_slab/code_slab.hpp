@@ -27,10 +27,9 @@ public:
     base::Result<jit::MicrokernelFunction> publish(const jit::Blob& blob);
 
     size_t used_bytes() const noexcept { return used_total_; }
-    /// Child of a fork: forget the writable view, keep what was published.
+    /// Child of a fork, where another thread may have been in the middle of publishing: forgets the
+    /// writable view and the index; what was published stays callable.
     void after_fork_in_child() noexcept;
-    /// For pthread_atfork.
-    std::mutex& mutex() noexcept { return mutex_; }
 
 private:
     struct Published {
@@ -49,7 +48,8 @@ private:
     uint8_t* executable_ = nullptr;  ///< its executable view
     size_t chunk_bytes_ = 0, used_ = 0, used_total_ = 0;
     bool dual_failed_ = false, denied_ = false;
-    std::unordered_multimap<uint64_t, Published> published_;
+    using PublishedBlobs = std::unordered_multimap<uint64_t, Published>;
+    PublishedBlobs* published_ = new PublishedBlobs;  ///< never destroyed: its code is in use
 };
 
 }  // namespace whet::runtime

@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "base/status.hpp"
@@ -111,7 +112,8 @@ public:
     size_t frozen_bytes() const noexcept { return frozen_bytes_.load(std::memory_order_relaxed); }
     size_t budget_bytes() const noexcept;
     std::mutex& mutex() noexcept { return mutex_; }
-    std::mutex& packing_mutex() noexcept { return packing_mutex_; }
+    /// The copy that the parent was making is not finished here.
+    void after_fork_in_child() noexcept { new (&packing_mutex_) std::mutex; }
 
 private:
     struct Range {

@@ -34,7 +34,14 @@ void Tuner::adopt_new_sites() {
             continue;
         }
         state.reason = "no plan yet";
-        families_[state.site->family].sites.push_back(index);
+        FamilyState& family = families_[state.site->family];
+        family.sites.push_back(index);
+        // In the child of a fork the table is older than its tuner.
+        state.site->challenger.store(nullptr, std::memory_order_release);
+        state.current = state.site->record.load(std::memory_order_acquire);
+        if (!state.current) continue;
+        family.decision = FamilyDecision::whet;
+        state.reason = "published before the fork";
     }
     if (!forge_) return;
     for (auto& state : sites_) {

@@ -55,7 +55,6 @@ void Tuner::start() noexcept {
     if (started_.exchange(true)) return;
     if (!runtime_.may_tune) return;
     mxcsr_ = _mm_getcsr() & ~0x3fu;  // without the sticky flags
-    pid_ = ::getpid();
     // Never joined: a thread that is stuck must not hold up the program's end.
     static base::BackgroundThread* thread = nullptr;
     thread = new base::BackgroundThread;
@@ -140,6 +139,7 @@ void Tuner::connect(int64_t now) {
         return;
     }
     forge_ = std::move(*client);
+    socket_ = forge_->socket();
     const timeval timeout{kSendTimeoutSeconds, 0};
     ::setsockopt(forge_->socket(), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     next_quarter_ns_ = now;
@@ -147,6 +147,7 @@ void Tuner::connect(int64_t now) {
 }
 
 void Tuner::lose_forge(const base::Error& error, int64_t now) {
+    socket_ = -1;
     forge_.reset();
     base::log_event(base::Level::info, "tuner", "the forge ended",
                     {{"why", error.message}, {"restarts", restarts_}});
@@ -475,27 +476,8 @@ void Tuner::at_exit() noexcept {
     page_->end();
 }
 
-void Tuner::after_fork_in_child() noexcept {
-    // The thread is gone. What it knows stays; the forge belongs to the parent.
-    forge_.reset();
-    page_.release();  // NOLINT: the parent's slot stays the parent's
-    connect_at_ns_ = 0;
-    restarts_ = 0;
-    gave_up_ = false;
-    status_ = {};
-    status_before_restarts_ = {};
-    status_is_fresh_ = false;
-    offers_.clear();
-    wanted_packs_.clear();
-    for (auto& state : sites_) {
-        state.announced = false;
-        if (state.trial) {
-            state.trial.reset();
-            state.site->challenger.store(nullptr, std::memory_order_release);
-        }
-        state.pending.reset();
-    }
-    started_.store(false, std::memory_order_release);  // restarts at the next sampled call
+void Tuner::close_in_child() noexcept {
+    if (const int socket = socket_.exchange(-1); socket >= 0) ::close(socket);
 }
 
 }  // namespace whet::runtime

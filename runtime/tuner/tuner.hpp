@@ -55,8 +55,8 @@ public:
     /// Publishes the last report to a watching parent. From exit handlers: takes the mutex only if
     /// it is free.
     void at_exit() noexcept;
-    void after_fork_in_child() noexcept;
-    std::mutex& mutex() noexcept { return mutex_; }
+    /// Child of a fork: closes the parent's socket to its forge. The object is used no more.
+    void close_in_child() noexcept;
 
 private:
     using Lock = std::unique_lock<std::mutex>;
@@ -124,7 +124,7 @@ private:
 
     Runtime& runtime_;
     std::atomic<bool> started_{false};
-    std::atomic<int32_t> pid_{0};
+    std::atomic<int> socket_{-1};  ///< of the forge, for close_in_child
     std::mutex mutex_;
     std::condition_variable changed_;  ///< signalled after every round
 
