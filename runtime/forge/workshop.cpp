@@ -11,6 +11,7 @@
 #include <fstream>
 
 #include "base/clock.hpp"
+#include "base/hash.hpp"
 #include "base/host.hpp"
 #include "jit/plan/prove.hpp"
 
@@ -71,6 +72,9 @@ Workshop::Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> e
         return;
     }
     stored_ = std::move(*contents);
+    for (size_t i = 0; i < stored_.plans.size(); ++i) {
+        stored_index_[base::hash_bytes(&stored_.plans[i].op, sizeof(whet_op))] = i;
+    }
     kernels_.add_stored(std::move(stored_.blobs));
     stored_.blobs.clear();
     const std::string lock = settings_.options.store_path + ".measure";
@@ -146,11 +150,10 @@ void Workshop::add_site(const SiteMessage& message) {
 }
 
 bool Workshop::offer_stored(Site& site) {
-    const auto plan =
-        std::find_if(stored_.plans.begin(), stored_.plans.end(), [&](const StoredPlan& stored) {
-            return std::memcmp(&stored.op, &site.op, sizeof(whet_op)) == 0;
-        });
-    if (plan == stored_.plans.end() || !settings_.options.force.empty()) return false;
+    const auto found = stored_index_.find(base::hash_bytes(&site.op, sizeof(whet_op)));
+    if (found == stored_index_.end() || !settings_.options.force.empty()) return false;
+    const StoredPlan* const plan = &stored_.plans[found->second];
+    if (std::memcmp(&plan->op, &site.op, sizeof(whet_op)) != 0) return false;
     site.stored_trials = plan->trials;
     if (plan->state == PlanState::original_kept || plan->state == PlanState::declined) return false;
     auto schedule = jit::Schedule::parse(plan->schedule);

@@ -149,6 +149,7 @@ private:
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<Store> store_;
     StoreContents stored_;
+    std::unordered_map<uint64_t, size_t> stored_index_;  ///< hash of an operation: its plan
     Outbox& outbox_;
     KernelSource kernels_;
     std::unique_ptr<policy::Policy> policy_;
