@@ -55,9 +55,11 @@ void before_fork() {
     if (!r) return;
     r->sites.mutex().lock();
     r->frozen.mutex().lock();
+    r->frozen.ranges_mutex().lock();
 }
 
 void release_after_fork(Runtime& r) {
+    r.frozen.ranges_mutex().unlock();
     r.frozen.mutex().unlock();
     r.sites.mutex().unlock();
 }

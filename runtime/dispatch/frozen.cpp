@@ -94,7 +94,7 @@ base::Result<void> FrozenRegistry::freeze(const void* pointer, size_t bytes) {
     if (reinterpret_cast<uintptr_t>(begin) + bytes < bytes) {
         return make_error(Code::invalid_argument, "got a range past the end of the address space");
     }
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(ranges_mutex_);
     const auto [it, fresh] = ranges_.try_emplace(begin, Range{begin + bytes, 1});
     if (!fresh) {
         if (it->second.end != begin + bytes) {
@@ -114,6 +114,7 @@ base::Result<void> FrozenRegistry::thaw(const void* pointer) {
     const auto* const begin = static_cast<const std::byte*>(pointer);
     std::lock_guard packing(packing_mutex_);
     std::lock_guard lock(mutex_);
+    std::unique_lock ranges(ranges_mutex_);
     const auto it = ranges_.find(begin);
     if (it == ranges_.end())
         return make_error(Code::not_found, "got an address that no frozen range begins at");
@@ -122,6 +123,7 @@ base::Result<void> FrozenRegistry::thaw(const void* pointer) {
     frozen_bytes_ -= static_cast<size_t>(end - begin);
     ranges_.erase(it);
     generation_.fetch_add(1, std::memory_order_release);
+    ranges.unlock();
     const size_t first_retired = retired_.size();
     for (auto& [id, set] : sets_) {
         for (const void* key : set->keys()) {
@@ -134,7 +136,7 @@ base::Result<void> FrozenRegistry::thaw(const void* pointer) {
 }
 
 bool FrozenRegistry::contains(const void* pointer, size_t bytes) const noexcept {
-    std::lock_guard lock(mutex_);
+    std::lock_guard lock(ranges_mutex_);
     return contains_locked(pointer, bytes);
 }
 
@@ -163,8 +165,7 @@ base::Result<void> FrozenRegistry::pack(const Record& record, int operand, const
     std::lock_guard packing(packing_mutex_);
     {
         std::lock_guard lock(mutex_);
-        if (!contains_locked(source, source_bytes))
-            return make_error(Code::not_found, "no longer frozen");
+        if (!contains(source, source_bytes)) return make_error(Code::not_found, "no longer frozen");
         if (set.find(source)) return {};
         // Packing may pad a weight's edge: a sixteenth more than its own bytes is still "as many as
         // are frozen".

@@ -81,7 +81,7 @@ private:
     const uint32_t count_;
 };
 
-/// Thread-safe. Lock order: packing_mutex, then mutex.
+/// Thread-safe. Lock order: packing, sets, ranges.
 class FrozenRegistry {
 public:
     /// budget_bytes < 0: as many bytes as are frozen.
@@ -112,6 +112,7 @@ public:
     size_t frozen_bytes() const noexcept { return frozen_bytes_.load(std::memory_order_relaxed); }
     size_t budget_bytes() const noexcept;
     std::mutex& mutex() noexcept { return mutex_; }
+    std::mutex& ranges_mutex() noexcept { return ranges_mutex_; }
     /// The copy that the parent was making is not finished here.
     void after_fork_in_child() noexcept { new (&packing_mutex_) std::mutex; }
 
@@ -134,7 +135,8 @@ private:
     const int64_t budget_;
     std::atomic<uint64_t> generation_{0};
     std::atomic<size_t> packed_bytes_{0}, frozen_bytes_{0};
-    mutable std::mutex mutex_;
+    mutable std::mutex ranges_mutex_;  ///< of ranges_ alone: look-ups of callers take it
+    std::mutex mutex_;                 ///< of sets_ and retired_
     std::mutex packing_mutex_;
     std::map<const std::byte*, Range> ranges_;
     std::map<uint64_t, PackSet*> sets_;
