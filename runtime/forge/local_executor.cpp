@@ -12,6 +12,7 @@
 #include "base/hash.hpp"
 #include "base/host.hpp"
 #include "jit/plan/plan.hpp"
+#include "jit/plan/prove.hpp"
 #include "jit/sketch/space.hpp"
 #include "runtime/forge/executor.hpp"
 #include "runtime/forge/op_context.hpp"
@@ -219,6 +220,8 @@ base::Result<OpContext*> LocalExecutor::context_of(const whet_op& op) {
 base::Result<Runnable> LocalExecutor::prepare(const whet_op& op, const Candidate& candidate) {
     Runnable runnable;
     WHET_TRY(jit::Plan plan, jit::lower(op, candidate.schedule, settings_.isa));
+    // Two independent proofs of every address: in closed form here, by guard pages where there are any.
+    WHET_TRY_VOID(jit::prove_addresses(plan));
     if (settings_.isa != jit::Isa::portable) {
         if (candidate.kernels.size() != plan.kernels.size()) {
             return make_error(Code::internal, "got %zu microkernels, expected %zu",
