@@ -75,7 +75,7 @@ void after_fork_in_child() {
     r->frozen.after_fork_in_child();
     r->code.after_fork_in_child();
     r->tuner->close_in_child();
-    r->tuner = new Tuner(*r);  // starts at the child's next sampled call
+    r->tuner = new Tuner(*r, true);  // starts at the child's next sampled call
 }
 
 void make_runtime() {

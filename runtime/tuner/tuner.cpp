@@ -231,7 +231,7 @@ void Tuner::handle(Message type, const std::vector<uint8_t>& payload) {
 void Tuner::say(const std::string& line) {
     if (std::find(said_.begin(), said_.end(), line) != said_.end()) return;
     said_.push_back(line);
-    base::log_event(base::Level::warning, "tuner", line, {});
+    base::log_event(forked_ ? base::Level::info : base::Level::warning, "tuner", line, {});
 }
 
 void Tuner::obey_control_page() {

@@ -35,7 +35,8 @@ struct Runtime;
 /// never before. The mutex is never held while something is timed or packed.
 class Tuner {
 public:
-    explicit Tuner(Runtime& runtime) : runtime_(runtime) {}
+    /// `forked`: in the child of a fork, where the parent has said already what there is to say.
+    explicit Tuner(Runtime& runtime, bool forked = false) : runtime_(runtime), forked_(forked) {}
 
     /// From a sampled call. One relaxed load when the thread runs already.
     void wake_at_first_call() noexcept {
@@ -123,6 +124,7 @@ private:
     bool may_work(int64_t now) const;
 
     Runtime& runtime_;
+    const bool forked_;
     std::atomic<bool> started_{false};
     std::atomic<int> socket_{-1};  ///< of the forge, for close_in_child
     std::mutex mutex_;
