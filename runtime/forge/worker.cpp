@@ -218,6 +218,9 @@ void worker_main(int socket) {
 [[noreturn]] void zygote_main(int requests, int deaths, std::atomic<pid_t>* worker) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "whet-zygote");
+    base::block_all_signals();  // a terminal's interrupt is the program's business; faults still
+                                // end a worker
+    base::lower_priority();
     for (;;) {
         const pid_t pid = fork();
         if (pid == 0) {
