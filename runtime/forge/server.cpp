@@ -34,6 +34,12 @@ constexpr size_t kDefaultMemoryBytes = 512u << 20;
 constexpr rlim_t kLlvmBytes = rlim_t{1}
                               << 30;  ///< address space of LLVM's code, data and heap, on top
 
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kLimitAddressSpace = false;  ///< its shadow takes terabytes
+#else
+constexpr bool kLimitAddressSpace = true;
+#endif
+
 /// CPU seconds against a share of one core, as a token bucket: what is unused for longer than the
 /// burst is lost.
 class CpuShare {
@@ -149,7 +155,7 @@ bool Server::start() {
             ready.note = "tuning without a store: " + opened.error().message;
     }
     zygote_started_ = zygote_ != nullptr;
-    if (zygote_started_) {
+    if (zygote_started_ && kLimitAddressSpace) {
         const rlim_t most = static_cast<rlim_t>(executor.memory_bytes) + kLlvmBytes;
         const rlimit limit{most, most};
         setrlimit(RLIMIT_AS, &limit);

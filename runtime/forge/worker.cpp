@@ -189,11 +189,15 @@ private:
     }
 
     static void limit_memory(const ExecutorSettings& settings) {
+#ifdef __SANITIZE_ADDRESS__
+        (void)settings;  // its shadow takes terabytes of address space
+#else
         // Twice over the most that check_operands admits: packed copies, scratch and the rotation
         // come on top.
         const rlim_t most = static_cast<rlim_t>(settings.memory_bytes) * 8 + (rlim_t{256} << 20);
         const rlimit limit{most, most};
         setrlimit(RLIMIT_AS, &limit);
+#endif
     }
 
     int socket_;
@@ -211,7 +215,8 @@ void worker_main(int socket) {
     sigemptyset(&timer);
     sigaddset(&timer, SIGPROF);
     sigprocmask(SIG_UNBLOCK, &timer, nullptr);
-    signal(SIGPROF, SIG_DFL);
+    // Whatever handlers a host or a sanitizer has installed: here these end the process.
+    for (const int number : {SIGPROF, SIGSEGV, SIGBUS, SIGILL, SIGFPE}) signal(number, SIG_DFL);
     Worker(socket).serve();
 }
 
