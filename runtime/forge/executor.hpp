@@ -57,6 +57,8 @@ struct TrialResult {
     uint64_t checked_elements =
         0;  ///< results compared with the reference itself (others: with a plan so compared)
     bool measured = false;
+    bool promising =
+        false;         ///< won at first; with `won` false the fresh samples did not confirm it
     bool won = false;  ///< faster than the incumbent by the margin, with its interval, also on
                        ///< fresh samples
     double candidate_ns = 0;  ///< of one call; the median of its samples

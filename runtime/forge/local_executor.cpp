@@ -306,6 +306,7 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
     const auto sample_b = [&] { return b.sample(); };
     PairedResult paired = run_paired(sample_a, sample_b, options.max_quads, false);
     bool won = paired.decision == StoppingRule::Decision::win;
+    result.promising = won;
     if (won && options.retest) {
         // The winner of many is lucky as well as fast: only fresh samples count, and only on a
         // quiet machine.

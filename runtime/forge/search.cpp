@@ -241,6 +241,11 @@ bool Workshop::step_site(Site& site) {
 
     doing_ = "search";
     int done = 0;
+    if (!site.again.empty() && may_try()) {
+        const policy::Proposal proposal = std::move(site.again.front());
+        site.again.pop_front();
+        done += try_proposal(site, proposal, true);
+    }
     while (done < kBatch && !site.deferred.empty() &&
            (compile_allowed() || site.deferred.size() > kMostDeferred)) {
         const policy::Proposal proposal = std::move(site.deferred.front());
@@ -332,6 +337,10 @@ void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan&
     policy_->report(site.task, proposal, {policy::OutcomeKind::timed, ns});
     if (!result.won) {
         ++rejected_slow_;
+        if (result.promising &&
+            site.tried_again.insert(jit::hash_of(prepared.candidate.schedule)).second) {
+            site.again.push_back(proposal);
+        }
         return;
     }
     if (jit::flops_of(site.op) > 0 && result.candidate_ns > 0) {

@@ -99,6 +99,7 @@ void put_result(Writer& writer, const TrialResult& result) {
     writer.put_string(result.reason);
     writer.put(result.checked_elements);
     writer.put(result.measured);
+    writer.put(result.promising);
     writer.put(result.won);
     for (const double value : {result.candidate_ns, result.incumbent_ns, result.ratio, result.low,
                                result.high, result.control, result.cpu_seconds}) {
@@ -114,6 +115,7 @@ TrialResult get_result(Reader& reader) {
     result.reason = reader.get_string();
     result.checked_elements = reader.get<uint64_t>();
     result.measured = reader.get<bool>();
+    result.promising = reader.get<bool>();
     result.won = reader.get<bool>();
     for (double* value : {&result.candidate_ns, &result.incumbent_ns, &result.ratio, &result.low,
                           &result.high, &result.control, &result.cpu_seconds}) {

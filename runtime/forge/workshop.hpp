@@ -68,9 +68,11 @@ struct Site {
     double settled_total_ns = 0;  ///< total_ns when it was settled
     int64_t trials = 0, stored_trials = 0;
     uint64_t rejected = 0;
-    std::unordered_set<uint64_t> refused;   ///< schedule hashes that must not be offered (again)
-    std::deque<policy::Proposal> deferred;  ///< proposals that wait for a compile
-    std::string planted;                    ///< schedule of a planted candidate that was offered
+    std::unordered_set<uint64_t> refused;      ///< schedule hashes that must not be offered (again)
+    std::deque<policy::Proposal> deferred;     ///< proposals that wait for a compile
+    std::deque<policy::Proposal> again;        ///< promising ones that a noisy moment left open
+    std::unordered_set<uint64_t> tried_again;  ///< schedule hashes: once each
+    std::string planted;                       ///< schedule of a planted candidate that was offered
 };
 
 /// Sites that differ only in symbolic extents share the packed layout of a frozen operand.
