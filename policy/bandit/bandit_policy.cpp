@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kRecentShare =
     0.2;  ///< Ansor's alpha: weight of the last round's gain against what may be left
-constexpr int kPatience = 160;  ///< trials without a gain before a task is settled, at least
+constexpr int kPatience = 300;  ///< trials without a gain before a task is settled, at least
 constexpr double kPatienceShare = 0.5;  ///< ... and at least this share of its trials so far
 constexpr double kSettledBoundShare =
     0.97;  ///< bound over time above which nothing is left to gain
