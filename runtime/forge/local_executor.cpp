@@ -30,6 +30,7 @@ using base::make_error;
 constexpr size_t kRotationBytes = 64u << 20;
 constexpr double kLongNs =
     2e6;  ///< an operation whose bound exceeds this gets finer tasks for its slices
+constexpr double kPromising = 1.04;  ///< undecided at such a ratio: worth a longer look
 constexpr int64_t kFewTasks = 16;
 constexpr int kControlQuads = 4, kRetestQuads = 8;
 constexpr double kControlSpread =
@@ -220,7 +221,8 @@ base::Result<OpContext*> LocalExecutor::context_of(const whet_op& op) {
 base::Result<Runnable> LocalExecutor::prepare(const whet_op& op, const Candidate& candidate) {
     Runnable runnable;
     WHET_TRY(jit::Plan plan, jit::lower(op, candidate.schedule, settings_.isa));
-    // Two independent proofs of every address: in closed form here, by guard pages where there are any.
+    // Two independent proofs of every address: in closed form here, by guard pages where there are
+    // any.
     WHET_TRY_VOID(jit::prove_addresses(plan));
     if (settings_.isa != jit::Isa::portable) {
         if (candidate.kernels.size() != plan.kernels.size()) {
@@ -306,7 +308,7 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
     const auto sample_b = [&] { return b.sample(); };
     PairedResult paired = run_paired(sample_a, sample_b, options.max_quads, false);
     bool won = paired.decision == StoppingRule::Decision::win;
-    result.promising = won;
+    result.promising = won || paired.estimate.ratio >= kPromising;
     if (won && options.retest) {
         // The winner of many is lucky as well as fast: only fresh samples count, and only on a
         // quiet machine.

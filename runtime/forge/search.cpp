@@ -11,8 +11,9 @@
 namespace whet::runtime::forge {
 namespace {
 
-constexpr size_t kDrafts = 96;  ///< ranked by the analytical model before anything is built
-constexpr int kBatch = 4;       ///< trials of one step: the socket is looked at in between
+constexpr int kThoroughQuads = 30;  ///< of a promising candidate that ten quads left open
+constexpr size_t kDrafts = 96;      ///< ranked by the analytical model before anything is built
+constexpr int kBatch = 4;           ///< trials of one step: the socket is looked at in between
 constexpr double kOfferGain =
     0.97;  ///< a better plan is offered when it takes less than this part of the offered one
 constexpr double kTrialsPerCompile =
@@ -287,8 +288,10 @@ bool Workshop::try_proposal(Site& site, const policy::Proposal& proposal, bool m
         policy_->report(site.task, proposal, {});
         return true;
     }
+    TrialOptions options;
+    if (site.tried_again.contains(jit::hash_of(schedule))) options.max_quads = kThoroughQuads;
     const TrialResult result =
-        run_trial(site, prepared->candidate, site.has_best ? &site.best : nullptr, {});
+        run_trial(site, prepared->candidate, site.has_best ? &site.best : nullptr, options);
     ++trials_;
     ++site.trials;
     if (trials_left_ > 0) --trials_left_;

@@ -22,7 +22,7 @@ using base::Code;
 using base::make_error;
 
 constexpr int64_t kSettledTrials =
-    160;  ///< a stored plan with so many trials behind it is left alone
+    300;  ///< a stored plan with so many trials behind it is left alone
 constexpr double kRestedNs =
     60e9;  ///< ... until the program spent twice this on it, or twice what it had
 constexpr size_t kZeroTrialDrafts = 8;  ///< candidates looked at for a first plan
