@@ -159,6 +159,7 @@ void put(Writer& w, const OfferMessage& m) {
     w.put(m.low);
     w.put(m.high);
     w.put(m.bound_ns);
+    w.put(m.served_before);
 }
 
 void get(Reader& r, OfferMessage& m) {
@@ -172,6 +173,7 @@ void get(Reader& r, OfferMessage& m) {
     m.low = r.get<double>();
     m.high = r.get<double>();
     m.bound_ns = r.get<double>();
+    m.served_before = r.get<uint8_t>();
 }
 
 void put(Writer& w, const StatusMessage& m) {

@@ -186,6 +186,7 @@ struct OfferMessage {
     double estimate_ns = 0;            ///< the forge's time of one call (cold weights, warm activations)
     double ratio = 0, low = 0, high = 0;  ///< incumbent time / this time with its 95 % interval; 0 when none
     double bound_ns = 0;               ///< max(flops / measured peak, bytes / measured bandwidth)
+    uint8_t served_before = 0;         ///< stored: a program on this machine served it, faster than its original
 };
 
 struct StatusMessage {

@@ -172,7 +172,7 @@ bool Workshop::offer_stored(Site& site) {
     site.low = plan->low;
     site.high = plan->high;
     site.stage = plan->trials >= kSettledTrials ? Site::Stage::rested : Site::Stage::served;
-    send_offer(site, OfferKind::stored);
+    send_offer(site, OfferKind::stored, plan->state == PlanState::adopted);
     return true;
 }
 
@@ -301,7 +301,7 @@ bool Workshop::zero_trial(Site& site) {
     return site.has_best;
 }
 
-void Workshop::send_offer(Site& site, OfferKind kind) {
+void Workshop::send_offer(Site& site, OfferKind kind, bool served_before) {
     OfferMessage offer;
     offer.site = site.id;
     offer.kind = kind;
@@ -316,6 +316,7 @@ void Workshop::send_offer(Site& site, OfferKind kind) {
     offer.low = site.low;
     offer.high = site.high;
     offer.bound_ns = site.bound_ns;
+    offer.served_before = served_before;
     site.offered_ns = site.best_ns;
     outbox_.offer(offer);
     if (!settings_.options.dump_directory.empty()) dump(site);

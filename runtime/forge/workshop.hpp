@@ -129,7 +129,7 @@ private:
     bool try_proposal(Site& site, const policy::Proposal& proposal, bool may_compile);
     void judge(Site& site, const policy::Proposal& proposal, PreparedPlan& prepared,
                const TrialResult& result);
-    void send_offer(Site& site, OfferKind kind);
+    void send_offer(Site& site, OfferKind kind, bool served_before = false);
     void settle(Site& site);
     void dump(const Site& site);
     bool layout_fits(const Site& site, const jit::Plan& plan) const;

@@ -45,9 +45,11 @@ double log2_distance(int64_t a, int64_t b) {
 }  // namespace
 
 void Tuner::handle_offers(Lock& lock) {
-    for (size_t handled = 0; handled < kOffersInOneRound && !offers_.empty() &&
-                             base::steady_ns() >= offers_not_before_ns_;
-         ++handled) {
+    // What served before is only bound and published; the others are timed, a few in one round.
+    for (size_t timed = 0; !offers_.empty() && (offers_.front().served_before ||
+                                                (timed < kOffersInOneRound &&
+                                                 base::steady_ns() >= offers_not_before_ns_));) {
+        timed += offers_.front().served_before ? 0 : 1;
         const forge::OfferMessage offer = std::move(offers_.front());
         offers_.pop_front();
         for (auto& state : sites_) {
@@ -101,7 +103,8 @@ void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& l
         }
         return;
     }
-    if (runtime_.options.force == "whet" ||
+    // The decision was made in an earlier process on this machine; the watch goes back if it no longer holds.
+    if (runtime_.options.force == "whet" || offer.served_before ||
         runtime_.options.numerics == base::Numerics::invariant) {
         cross(family);
         return;
