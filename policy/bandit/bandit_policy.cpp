@@ -111,15 +111,18 @@ private:
 int BanditPolicy::choose_task() {
     if (open_round_ >= 0) close_round(open_round_);
     open_round_ = -1;
-    std::vector<bool> open(tasks_.size());
+    std::vector<bool> open(tasks_.size()), called(tasks_.size());
     std::vector<double> priors(tasks_.size());
-    bool any = false;
+    bool any = false, any_called = false;
     for (size_t i = 0; i < tasks_.size(); ++i) {
         open[i] = !settled(static_cast<int>(i));
+        called[i] = open[i] && tasks_[i].calls_per_s > 0;
         priors[i] = weight(tasks_[i]);
         any = any || open[i];
+        any_called = any_called || called[i];
     }
     if (!any) return -1;
+    if (any_called) open = called;  // what the program does not call waits until the rest is settled
     int chosen = -1;
     if (random_only_) {
         do chosen = next_++ % static_cast<int>(tasks_.size());

@@ -47,7 +47,7 @@ struct TrialOptions {
         100'000'000;  ///< for the first candidate of an operation: computing the expected values
     int64_t sample_ns = 100'000;  ///< length of one sample of a short operation
     int64_t slice_ns =
-        2'000'000;       ///< the longest sample: of a longer operation, a slice of tasks is timed
+        500'000;       ///< the longest sample: of a longer operation, a slice of tasks is timed
     int max_quads = 10;  ///< ABBA or BAAB groups before the interval must have decided
 };
 

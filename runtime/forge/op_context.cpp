@@ -28,7 +28,7 @@ constexpr size_t kPoisonScratch =
     4u << 20;  ///< scratch up to this size is filled with NaN before each run
 constexpr int64_t kDeeperNs =
     5'000'000;  ///< a larger budget than the first one's, by this, has more elements compared
-constexpr double kWholeRunNs = 4e6;  ///< operations up to this time are always run whole
+constexpr double kWholeRunNs = 1e6;  ///< operations up to this time are always run whole
 constexpr int64_t kSliceParts = 8;   ///< a slice's tasks come from so many places of the phase
 constexpr int kSmallInteger = 3;     ///< |x| <= 3: sums of K < 1.8e6 products are exact in f32
 

@@ -15,6 +15,7 @@
 namespace whet::runtime::forge {
 namespace {
 
+constexpr double kHopeless = 0.75;  ///< after one pair: no second look at a candidate so much slower
 constexpr double kTail = 0.025;  ///< each side of a 95 % interval
 constexpr double kStolenShare =
     0.02;  ///< wall time above CPU time by more than this: the sample is thrown away
@@ -102,10 +103,18 @@ PairedResult run_paired(const Sample& a, const Sample& b, int max_quads, bool fi
     bool b_first = false;
     while (result.quads < max_quads && result.rejected_quads < kMostRejected) {
         double a_ns[2], b_ns[2];
-        const bool clean = b_first ? take_clean(b, &b_ns[0]) && take_clean(a, &a_ns[0]) &&
-                                         take_clean(a, &a_ns[1]) && take_clean(b, &b_ns[1])
-                                   : take_clean(a, &a_ns[0]) && take_clean(b, &b_ns[0]) &&
-                                         take_clean(b, &b_ns[1]) && take_clean(a, &a_ns[1]);
+        bool clean = b_first ? take_clean(b, &b_ns[0]) && take_clean(a, &a_ns[0])
+                             : take_clean(a, &a_ns[0]) && take_clean(b, &b_ns[0]);
+        if (clean && !fixed && result.quads == 0 && b_ns[0] < kHopeless * a_ns[0]) {
+            result.quads = 1;
+            result.a_ns = a_ns[0];
+            result.b_ns = b_ns[0];
+            result.estimate = estimate_ratio({std::log(b_ns[0] / a_ns[0])});
+            result.decision = StoppingRule::Decision::drop;
+            return result;
+        }
+        clean = clean && (b_first ? take_clean(a, &a_ns[1]) && take_clean(b, &b_ns[1])
+                                  : take_clean(b, &b_ns[1]) && take_clean(a, &a_ns[1]));
         if (!clean) {
             ++result.rejected_quads;
             continue;
