@@ -171,6 +171,7 @@ bool Workshop::offer_stored(Site& site) {
     site.ratio = plan->ratio;
     site.low = plan->low;
     site.high = plan->high;
+    site.served = plan->state == PlanState::adopted;
     site.stage = plan->trials >= kSettledTrials ? Site::Stage::rested : Site::Stage::served;
     send_offer(site, OfferKind::stored, plan->state == PlanState::adopted);
     return true;
@@ -360,6 +361,8 @@ void Workshop::save(const Site& site) {
     plan.high = site.high;
     plan.bound_ns = site.bound_ns;
     plan.trials = site.stored_trials + site.trials;
+    // Once a plan of this site beat the original in a program, a better one of its class does too.
+    if (site.served) plan.state = PlanState::adopted;
     plan.conditions = "one thread, weights rotated through 64 MiB, activations warm";
     std::vector<jit::Blob> blobs;
     for (const KernelRef& kernel : site.best.kernels) {
@@ -388,14 +391,15 @@ void Workshop::take_verdict(const VerdictMessage& message) {
     const bool about_best = site->has_best && site->best.schedule.print() == message.schedule;
     switch (message.kind) {
         case VerdictKind::adopted:
+            site->served = true;
             if (about_best) save(*site);
             if (store_ != nullptr)
                 (void)store_->set_state(site->op, message.schedule, PlanState::adopted);
             break;
         case VerdictKind::declined:
             // Right, and the forge's own best: later wins are still measured against it, but it is
-            // not offered again.
-            if (store_ != nullptr)
+            // not offered again. Where another plan of the class serves, the row keeps that.
+            if (store_ != nullptr && !site->served)
                 (void)store_->set_state(site->op, message.schedule, PlanState::declined);
             break;
         case VerdictKind::rolled_back: {
@@ -428,6 +432,7 @@ void Workshop::take_verdict(const VerdictMessage& message) {
         case VerdictKind::original_kept:
             if (store_ != nullptr)
                 (void)store_->set_state(site->op, message.schedule, PlanState::original_kept);
+            site->served = false;
             site->stage = Site::Stage::closed;
             site->note = "the family stays with the original";
             break;

@@ -60,6 +60,7 @@ struct Site {
     int task = -1;  ///< of the policy
     Candidate best;
     bool has_best = false;
+    bool served = false;  ///< a plan of this site beat the original in a program, here or before
     bool timed = false;  ///< best_ns was measured in this process
     double best_ns = 0, bound_ns = 0;
     double offered_ns = 0;                ///< best_ns when the last offer was made
