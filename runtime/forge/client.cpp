@@ -202,7 +202,28 @@ base::Result<Client> Client::start(base::ForgeMode mode, const HelloMessage& hel
     return client;
 }
 
+base::Result<void> Client::make_room() {
+    for (;;) {
+        pollfd waiting{socket_.get(), POLLIN | POLLOUT, 0};
+        if (::poll(&waiting, 1, -1) < 0) {
+            if (errno == EINTR) continue;
+            return make_error(Code::io_error, "poll: %s", std::strerror(errno));
+        }
+        if (waiting.revents & (POLLERR | POLLNVAL)) return {};  // sending says why
+        if (waiting.revents & POLLOUT) return {};
+        Frame frame{};
+        WHET_TRY(frame.type, receive_frame(socket_.get(), frame.payload));
+        kept_.push_back(std::move(frame));
+    }
+}
+
 base::Result<bool> Client::receive(int milliseconds, Message& type, std::vector<uint8_t>& payload) {
+    if (!kept_.empty()) {
+        type = kept_.front().type;
+        payload = std::move(kept_.front().payload);
+        kept_.pop_front();
+        return true;
+    }
     pollfd waiting{socket_.get(), POLLIN, 0};
     const int ready = ::poll(&waiting, 1, milliseconds);
     if (ready < 0 && errno != EINTR)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -23,19 +24,31 @@ public:
     static base::Result<Client> start(base::ForgeMode mode, const HelloMessage& hello,
                                       std::vector<std::string>& notes);
 
+    /// While the forge does not read because it waits to be read itself, its frames are taken in and kept: two full
+    /// sockets never wait for each other.
     template <typename T>
     base::Result<void> send(Message type, const T& message) {
+        WHET_TRY_VOID(make_room());
         return send_frame(socket_.get(), type, encode(message));
     }
     /// Waits at most `milliseconds` for a frame. True: `type` and `payload` hold one. io_error: the
     /// forge has ended.
     base::Result<bool> receive(int milliseconds, Message& type, std::vector<uint8_t>& payload);
 
+    /// True when receive would return a frame without looking at the socket.
+    bool has_kept() const noexcept { return !kept_.empty(); }
     bool in_process() const noexcept { return in_process_; }
     int socket() const noexcept { return socket_.get(); }
 
 private:
+    struct Frame {
+        Message type;
+        std::vector<uint8_t> payload;
+    };
+    base::Result<void> make_room();
+
     base::UniqueFd socket_;
+    std::deque<Frame> kept_;  ///< received while sending
     bool in_process_ = false;
 };
 

@@ -391,10 +391,11 @@ void Workshop::take_verdict(const VerdictMessage& message) {
     const bool about_best = site->has_best && site->best.schedule.print() == message.schedule;
     switch (message.kind) {
         case VerdictKind::adopted:
-            site->served = true;
-            if (about_best) save(*site);
-            if (store_ != nullptr)
-                (void)store_->set_state(site->op, message.schedule, PlanState::adopted);
+            // What came from the store unchanged is there already.
+            if (!site->served || site->trials > 0) {
+                site->served = true;
+                save(*site);
+            }
             break;
         case VerdictKind::declined:
             // Right, and the forge's own best: later wins are still measured against it, but it is

@@ -83,6 +83,7 @@ void Tuner::run() {
             background_cpu_seconds_ = static_cast<double>(base::thread_cpu_ns()) * 1e-9;
             if (!offers_.empty() || !wanted_packs_.empty() || !status_is_fresh_) wait = kBusyWaitMs;
             if (forge_) socket = forge_->socket();
+            if (forge_ && forge_->has_kept()) wait = 0;
         }
         changed_.notify_all();
         pollfd waiting{socket, POLLIN, 0};

@@ -34,7 +34,7 @@ namespace whet::bench {
 namespace {
 
 constexpr double kFillSecondsPerPlan = 2.0;  // at most, of tuning into the store
-constexpr double kSaveSeconds = 1.0;         // after the first trial: by then every first plan was timed and stored
+constexpr double kSaveSeconds = 4.0;         // after the first trial: by then every first plan was timed and stored
 constexpr double kWarmSeconds = 20;          // wait for the plans of a warm start at most
 constexpr auto kBetweenRounds = std::chrono::microseconds(100);  // a program does other work too
 constexpr const char* kRole = "BENCH_WARM_ROLE";  // what a child of this tool does
