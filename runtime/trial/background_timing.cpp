@@ -102,8 +102,11 @@ BackgroundTimes run_contest(Contest& contest, double most_ns) {
         double sum[2] = {0, 0};
         for (const int side : {first, 1 - first, 1 - first, first})
             sum[side] += contest.time(side, repeats);
-        const bool over = static_cast<double>(base::thread_cpu_ns() - begin) > most_ns ||
-                          static_cast<double>(base::steady_ns() - wall_begin) > kMostWallNs;
+        // Calls that are long against the budget still get their few quads.
+        const bool enough = log_ratios.size() + spare_ratios.size() + 1 >= kFewestQuads;
+        const bool over =
+            (enough && static_cast<double>(base::thread_cpu_ns() - begin) > most_ns) ||
+            static_cast<double>(base::steady_ns() - wall_begin) > kMostWallNs;
         // A quad that was switched out found cold caches: it counts only where there is nothing
         // better.
         if (switches() != before) {

@@ -103,6 +103,6 @@ void destroy(bench_runnable* runnable) { delete runnable; }
 
 extern "C" __attribute__((visibility("default"))) const bench_peer* bench_peer_module(void) {
     static const bench_peer peer{BENCH_PEER_VERSION, "openblas", start, version_text, allocate,
-                                 release, make, run, run_at, run_into, destroy};
+                                 release, make, run, run_at, run_into, run_into, destroy};
     return &peer;
 }

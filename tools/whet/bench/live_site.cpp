@@ -58,6 +58,11 @@ void Original::run(float* dst, const float* a, const float* b, const float* bias
     else compute_reference(shape_, dst, a, b, bias);
 }
 
+void Original::time(float* dst, const float* a, const float* b, const float* bias) const {
+    if (module_) module_->time_into(runnable_, dst, a, b, bias);
+    else compute_reference(shape_, dst, a, b, bias);
+}
+
 Runnable Original::on(const float* a, const Weights& weights) const {
     if (!module_) return {};
     char error[256];
@@ -99,7 +104,7 @@ void LiveSite::fallback(void* user) {
 }
 
 void LiveSite::background(const whet_op* op, void* const* operands, void* context) {
-    static_cast<const Original*>(context)->run(
+    static_cast<const Original*>(context)->time(
         static_cast<float*>(operands[WHET_DST]), static_cast<const float*>(operands[WHET_A]),
         op->operand_count > WHET_B ? static_cast<const float*>(operands[WHET_B]) : nullptr,
         op->operand_count > WHET_BIAS ? static_cast<const float*>(operands[WHET_BIAS]) : nullptr);

@@ -22,6 +22,8 @@ public:
     /// From the first peer that can compute the case, else the bench's own loops.
     static const Original* make(const Case& one, const std::vector<Peer>& candidates);
     void run(float* dst, const float* a, const float* b, const float* bias) const;
+    /// The same for the sake of its time: the answer need not be in dst.
+    void time(float* dst, const float* a, const float* b, const float* bias) const;
     /// The same implementation on a site's own operands, as the application calls it; null: the bench's own loops.
     Runnable on(const float* a, const Weights& weights) const;
     const std::string& name() const { return name_; }

@@ -60,6 +60,9 @@ typedef struct bench_peer {
     void (*run_at)(bench_runnable *runnable, int64_t copy, float *dst);
     /* Computes on other operands of the same shape; the answer is in dst in any case. */
     void (*run_into)(bench_runnable *runnable, float *dst, const float *a, const float *b, const float *bias);
+    /* The same for the sake of its time: operands that come again are prepared once, as a program's are, and the answer
+     * is left where the library wants it, as by run_at. */
+    void (*time_into)(bench_runnable *runnable, float *dst, const float *a, const float *b, const float *bias);
     void (*destroy)(bench_runnable *runnable);
 } bench_peer;
 
