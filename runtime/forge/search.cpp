@@ -21,6 +21,8 @@ constexpr double kTrialsPerCompile =
 constexpr uint64_t kFreeCompiles = 8;
 constexpr size_t kMostDeferred =
     24;  ///< proposals waiting for a compile; with more, the search needs them
+constexpr uint64_t kFreshTurn = 3;  ///< while a search runs, one step in so many is a first plan
+constexpr uint64_t kOpenTurn = 6;   ///< ... or begins the search of one more site
 constexpr size_t kLayouts = 3;  ///< packed layouts that are timed before a family's is chosen
 constexpr int64_t kOwnReferenceNs =
     200'000'000;  ///< the reference for the best plan, when the search begins
@@ -61,35 +63,48 @@ double Workshop::compute_bound_ns(const Site& site) const {
     return peak > 0 && settings_.isa != jit::Isa::portable ? jit::flops_of(site.op) / peak : 0;
 }
 
+/// Gives the fresh site that costs the program most its first plan.
+void Workshop::plan_heaviest(std::deque<SiteId>::iterator heaviest) {
+    Site& site = *sites_.at(*heaviest);
+    fresh_.erase(heaviest);
+    if (site.has_best || site.stage == Site::Stage::closed) return;
+    const auto stage = site.stage;
+    zero_trial(site);
+    if (stage == Site::Stage::open && site.stage == Site::Stage::served)
+        site.stage = Site::Stage::open;
+}
+
 bool Workshop::step() {
-    if (!fresh_.empty()) {
-        // The site that costs the program most goes first.
-        const auto heaviest = std::max_element(
-            fresh_.begin(), fresh_.end(),
-            [&](SiteId a, SiteId b) { return sites_.at(a)->total_ns < sites_.at(b)->total_ns; });
-        Site& site = *sites_.at(*heaviest);
-        fresh_.erase(heaviest);
-        if (!site.has_best && site.stage != Site::Stage::closed) {
-            const auto stage = site.stage;
-            zero_trial(site);
-            if (stage == Site::Stage::open && site.stage == Site::Stage::served)
-                site.stage = Site::Stage::open;
-        }
+    ++turn_;
+    const bool may_search = settings_.options.tune == base::Tune::on && may_try();
+    const bool searching =
+        may_search && std::any_of(sites_.begin(), sites_.end(), [](const auto& entry) {
+            return entry.second->stage == Site::Stage::open && entry.second->total_ns > 0;
+        });
+    const auto heaviest =
+        std::max_element(fresh_.begin(), fresh_.end(), [&](SiteId a, SiteId b) {
+            return sites_.at(a)->total_ns < sites_.at(b)->total_ns;
+        });
+    // A family's first plan comes before everything. Its other row counts borrow that meanwhile, so
+    // theirs take turns with the search: a program with a hundred row counts is searched too.
+    if (heaviest != fresh_.end() && (!searching || turn_ % kFreshTurn == 0 ||
+                                     !families_[sites_.at(*heaviest)->family].decided)) {
+        plan_heaviest(heaviest);
         return true;
     }
-    if (settings_.options.tune != base::Tune::on || !may_try()) return false;
+    if (!may_search) return false;
     Site* next = nullptr;
     for (const auto& [id, site] : sites_) {
         if (site->stage != Site::Stage::served) continue;
         if (next == nullptr || site->total_ns > next->total_ns) next = site.get();
     }
-    if (next != nullptr) {
+    if (next != nullptr && (!searching || turn_ % kOpenTurn == 1)) {
         open_site(*next);
         return true;
     }
     for (;;) {
         const int task = policy_->choose_task();
-        if (task < 0) return false;
+        if (task < 0) break;
         Site& site = *site_of_task_.at(task);
         if (site.stage != Site::Stage::open) {
             policy_->close(task);  // the program decided meanwhile
@@ -98,6 +113,10 @@ bool Workshop::step() {
         step_site(site);
         return true;
     }
+    if (heaviest != fresh_.end()) plan_heaviest(heaviest);
+    else if (next != nullptr) open_site(*next);
+    else return false;
+    return true;
 }
 
 bool Workshop::open_site(Site& site) {

@@ -125,6 +125,7 @@ private:
     };
     bool zero_trial(Site& site);
     bool offer_stored(Site& site);
+    void plan_heaviest(std::deque<SiteId>::iterator heaviest);
     bool open_site(Site& site);
     void decide_layout(Site& site);
     bool try_proposal(Site& site, const policy::Proposal& proposal, bool may_compile);
@@ -162,6 +163,7 @@ private:
     std::map<SiteId, Family> families_;
     std::unordered_map<int, Site*> site_of_task_;
     std::deque<SiteId> fresh_;
+    uint64_t turn_ = 0;  ///< steps so far
     base::UniqueFd measure_lock_;
     bool log_trials_ = false;  ///< WHET_LOG asks for every candidate
     int64_t trials_left_ = -1;
