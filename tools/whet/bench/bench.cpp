@@ -19,6 +19,7 @@
 #include "tools/whet/bench/options.hpp"
 #include "tools/whet/bench/paths.hpp"
 #include "tools/whet/bench/peers.hpp"
+#include "tools/whet/bench/self_process.hpp"
 #include "tools/whet/bench/suites.hpp"
 
 namespace whet::bench {
@@ -120,6 +121,7 @@ int run_form(const CLI::App& app, Options& options) {
 
 int bench_main(int argc, char** argv) {
     using namespace whet::bench;
+    end_with_parent();
     Options options;
     options.arguments.assign(argv, argv + argc);
     options.arguments[0] = "bench";

@@ -3,10 +3,13 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <csignal>
 
 #include "tools/whet/run/run.hpp"
 
@@ -22,12 +25,23 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
     return pointers;
 }
 
+constexpr const char* kParent = "BENCH_PARENT";  // the process that a child of this tool belongs to
+
 }  // namespace
+
+void end_with_parent() {
+    const char* const parent = std::getenv(kParent);
+    if (parent == nullptr) return;
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != std::atoi(parent)) raise(SIGTERM);  // it ended before the line above
+}
 
 int run_self(std::vector<std::string> arguments, const std::vector<std::pair<std::string, std::string>>& changes,
              const std::string& output_path) {
     arguments.insert(arguments.begin(), "whet");
-    std::vector<std::string> environment = tools::child_environment(changes);
+    auto with_parent = changes;
+    with_parent.emplace_back(kParent, std::to_string(getpid()));
+    std::vector<std::string> environment = tools::child_environment(with_parent);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     if (!output_path.empty())

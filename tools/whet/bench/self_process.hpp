@@ -13,4 +13,7 @@ namespace whet::bench {
 int run_self(std::vector<std::string> arguments, const std::vector<std::pair<std::string, std::string>>& changes,
              const std::string& output_path);
 
+/// In a child of run_self: ends with its parent, however that ends. Elsewhere: nothing.
+void end_with_parent();
+
 }  // namespace whet::bench
