@@ -4,10 +4,14 @@
 
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <ctime>
 
 #include "base/clock.hpp"
 #include "runtime/dispatch/operation.hpp"
@@ -46,6 +50,28 @@ long switches() {
     return usage.ru_nivcsw;
 }
 
+/// The original is somebody else's code, and its library's destructors run when the host exits: no call may be in it
+/// then, and none may begin.
+std::atomic<bool> host_ends{false};
+std::atomic<pid_t> inside_original{0};  ///< the process that is in one; a forked child inherits the number, not the call
+
+void wait_for_original() {
+    constexpr timespec kLook{0, 100'000};
+    constexpr int kLooks = 20'000;  // two seconds: longer than any contest's call
+    host_ends.store(true);
+    for (int i = 0; i < kLooks && inside_original.load() == ::getpid(); ++i) ::nanosleep(&kLook, nullptr);
+}
+
+void call_original(whet_original original, const whet_op* op, void* const* operands, void* context) {
+    inside_original.store(::getpid());
+    while (host_ends.load()) {
+        inside_original.store(0);
+        ::pause();  // the process is about to be gone
+    }
+    original(op, operands, context);
+    inside_original.store(0);
+}
+
 /// The two sides with all their memory; side 0 is the original, side 1 the plan.
 struct Contest {
     const whet_op& op;
@@ -66,7 +92,7 @@ struct Contest {
             operands[WHET_B] = weights[at];
         }
         if (side == 0 && original) {
-            original(&op, operands, context);
+            call_original(original, &op, operands, context);
             return;
         }
         jit::Operands call_operands{operands};
@@ -161,6 +187,8 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
                                                        void* context, const Record& record,
                                                        size_t cold_bytes, size_t most_bytes,
                                                        double most_ns) {
+    static const bool registered = std::atexit(wait_for_original) == 0;
+    if (!registered) original = nullptr;
     Contest contest{op, original, context, record, {}, {}, {}, {}, nullptr, {0, 0}};
     size_t sizes[WHET_MAX_OPERANDS] = {}, total = 0;
     for (uint32_t i = 0; i < op.operand_count; ++i)
