@@ -13,7 +13,6 @@
 #include "base/clock.hpp"
 #include "base/hash.hpp"
 #include "base/host.hpp"
-#include "jit/plan/prove.hpp"
 
 namespace whet::runtime::forge {
 namespace {
@@ -214,7 +213,6 @@ base::Result<Workshop::PreparedPlan> Workshop::prepare(const Site& site,
                                                        bool may_compile) {
     PreparedPlan prepared;
     WHET_TRY(prepared.plan, jit::lower(site.op, schedule, settings_.isa));
-    WHET_TRY_VOID(jit::prove_addresses(prepared.plan));
     prepared.candidate.schedule = schedule;
     if (settings_.isa == jit::Isa::portable) return prepared;
     WHET_TRY(prepared.candidate.kernels,
