@@ -12,6 +12,7 @@
 #include "base/clock.hpp"
 #include "base/hash.hpp"
 #include "jit/reference/reference.hpp"
+#include "runtime/forge/random.hpp"
 
 namespace whet::runtime::forge {
 namespace {
@@ -30,48 +31,6 @@ constexpr int64_t kDeeperNs =
     5'000'000;  ///< a larger budget than the first one's, by this, has more elements compared
 constexpr double kWholeRunNs = 1e6;  ///< operations up to this time are always run whole
 constexpr int64_t kSliceParts = 8;   ///< a slice's tasks come from so many places of the phase
-constexpr int kSmallInteger = 3;     ///< |x| <= 3: sums of K < 1.8e6 products are exact in f32
-
-/// A small deterministic generator (SplitMix64, Steele et al. 2014).
-class Random {
-public:
-    explicit Random(uint64_t seed) : state_(seed) {}
-    uint64_t next() {
-        uint64_t z = state_ += 0x9e3779b97f4a7c15u;
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        return z ^ (z >> 31);
-    }
-    float unit() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1; }  ///< [-1, 1)
-    int64_t below(int64_t bound) {
-        return static_cast<int64_t>(next() % static_cast<uint64_t>(bound));
-    }
-
-private:
-    uint64_t state_;
-};
-
-void fill_exact(float* values, size_t count, Random& random) {
-    constexpr uint64_t kValues = 2 * kSmallInteger + 1;
-    for (size_t i = 0; i < count; ++i) {
-        const auto value = static_cast<int>((random.next() >> 32) * kValues >> 32);
-        values[i] = static_cast<float>(value - kSmallInteger);
-    }
-}
-
-/// Random values over a few binades; a quarter cancels its predecessor but for rounding; some -0
-/// and subnormals.
-void fill_wild(float* values, size_t count, Random& random, bool subnormal) {
-    constexpr float kScales[] = {0x1p-4f, 0x1p-3f, 0x1p-2f, 0x1p-1f, 1, 2, 4, 8};
-    for (size_t i = 0; i < count; ++i) {
-        const uint64_t bits = random.next();
-        const float scale = kScales[bits & 7];
-        values[i] = (static_cast<float>(bits >> 40) * 0x1p-23f - 1) * scale;
-        if ((bits >> 3 & 3) == 0 && i > 0) values[i] = -values[i - 1] * (1 + 0x1p-20f);
-        if ((bits >> 5 & 31) == 0) values[i] = -0.0f;
-        if (subnormal && (bits >> 5 & 31) == 1) values[i] = std::copysign(1e-40f, values[i]);
-    }
-}
 
 bool same(float a, float b) {
     return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||

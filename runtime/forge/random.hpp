@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data of verification: a small generator, exact integers, and values that strain arithmetic.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace whet::runtime::forge {
+
+/// SplitMix64 (Steele, Lea, Flood 2014). Not thread-safe.
+class Random {
+public:
+    explicit Random(uint64_t seed) : state_(seed) {}
+    uint64_t next() {
+        uint64_t z = state_ += 0x9e3779b97f4a7c15u;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        return z ^ (z >> 31);
+    }
+    float unit() { return static_cast<float>(next() >> 40) * 0x1p-23f - 1; }  ///< [-1, 1)
+    int64_t below(int64_t bound) {
+        return static_cast<int64_t>(next() % static_cast<uint64_t>(bound));
+    }
+
+private:
+    uint64_t state_;
+};
+
+/// |x| <= 3: sums of K < 1.8e6 products are exact in f32.
+inline constexpr int kSmallInteger = 3;
+
+inline void fill_exact(float* values, size_t count, Random& random) {
+    constexpr uint64_t kValues = 2 * kSmallInteger + 1;
+    for (size_t i = 0; i < count; ++i) {
+        const auto value = static_cast<int>((random.next() >> 32) * kValues >> 32);
+        values[i] = static_cast<float>(value - kSmallInteger);
+    }
+}
+
+/// Random values over a few binades; a quarter cancels its predecessor but for rounding; some -0
+/// and subnormals.
+inline void fill_wild(float* values, size_t count, Random& random, bool subnormal) {
+    constexpr float kScales[] = {0x1p-4f, 0x1p-3f, 0x1p-2f, 0x1p-1f, 1, 2, 4, 8};
+    for (size_t i = 0; i < count; ++i) {
+        const uint64_t bits = random.next();
+        const float scale = kScales[bits & 7];
+        values[i] = (static_cast<float>(bits >> 40) * 0x1p-23f - 1) * scale;
+        if ((bits >> 3 & 3) == 0 && i > 0) values[i] = -values[i - 1] * (1 + 0x1p-20f);
+        if ((bits >> 5 & 31) == 0) values[i] = -0.0f;
+        if (subnormal && (bits >> 5 & 31) == 1) values[i] = std::copysign(1e-40f, values[i]);
+    }
+}
+
+}  // namespace whet::runtime::forge
