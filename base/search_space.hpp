@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The space of schedules as a policy sees it: sketches, knobs with ordered choices, moves, costs; nothing of IR or time.
+// The space of schedules as a policy sees it: sketches, knobs with ordered choices, moves, costs;
+// nothing of IR or time.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,9 @@ struct Move {
     int delta = 0;
 };
 
-/// A finite space over which a policy proposes points. Implementations are immutable: every method may be called from
-/// any thread. Costs are microseconds a call at most; nothing is compiled or run.
+/// A finite space over which a policy proposes points. Implementations are immutable: every method
+/// may be called from any thread. Costs are microseconds a call at most; nothing is compiled or
+/// run.
 class SearchSpace {
 public:
     virtual ~SearchSpace() = default;
@@ -32,7 +34,8 @@ public:
 
     /// True when the point is a legal schedule; otherwise the reason, if asked for.
     virtual bool legal(int sketch, const Point& point, std::string* reason) const = 0;
-    /// Applies a move if its result is legal; false (and no change) where it is not: the policy's action mask.
+    /// Applies a move if its result is legal; false (and no change) where it is not: the policy's
+    /// action mask.
     virtual bool step(int sketch, Point& point, Move move) const = 0;
 
     /// The analytical estimate of the schedule's time, nanoseconds, in closed form.

@@ -83,14 +83,16 @@ private:
 #define WHET_CONCAT(a, b) WHET_CONCAT_INNER(a, b)
 
 /// Evaluates a Result; on failure returns its Error from the enclosing function.
-/// `WHET_TRY(auto plan, lower(op, schedule));` declares `plan`; `WHET_TRY_VOID(check(x));` declares nothing.
-#define WHET_TRY(declaration, ...) WHET_TRY_NAMED(declaration, WHET_CONCAT(whet_try_, __LINE__), __VA_ARGS__)
-#define WHET_TRY_NAMED(declaration, name, ...)          \
-    auto name = (__VA_ARGS__);                          \
+/// `WHET_TRY(auto plan, lower(op, schedule));` declares `plan`; `WHET_TRY_VOID(check(x));` declares
+/// nothing.
+#define WHET_TRY(declaration, ...) \
+    WHET_TRY_NAMED(declaration, WHET_CONCAT(whet_try_, __LINE__), __VA_ARGS__)
+#define WHET_TRY_NAMED(declaration, name, ...)             \
+    auto name = (__VA_ARGS__);                             \
     if (!name.has_value()) return std::move(name).error(); \
     declaration = std::move(name).value()
-#define WHET_TRY_VOID(...)                                                        \
-    do {                                                                          \
-        auto whet_try_result = (__VA_ARGS__);                                     \
+#define WHET_TRY_VOID(...)                                                           \
+    do {                                                                             \
+        auto whet_try_result = (__VA_ARGS__);                                        \
         if (!whet_try_result.has_value()) return std::move(whet_try_result).error(); \
     } while (false)

@@ -64,9 +64,10 @@ struct Call {
     float** c_array = nullptr;
 };
 
-/// Products below this many multiplications (about 1.5 us on one core) go straight to the original. Their gains are
-/// tenths of a microsecond, while a model's attention brings hundreds of such shapes, whose first plans would keep the
-/// tuner from the products that matter: MiniLM has 141 of them beside its six.
+/// Products below this many multiplications (about 1.5 us on one core) go straight to the original.
+/// Their gains are tenths of a microsecond, while a model's attention brings hundreds of such
+/// shapes, whose first plans would keep the tuner from the products that matter: MiniLM has 141 of
+/// them beside its six.
 inline constexpr int64_t kTinyProduct = 128 * 1024;
 
 /// Runs the original of `call`, or a plain loop where there is none (said once). Marks the thread,

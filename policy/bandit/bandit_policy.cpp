@@ -122,7 +122,8 @@ int BanditPolicy::choose_task() {
         any_called = any_called || called[i];
     }
     if (!any) return -1;
-    if (any_called) open = called;  // what the program does not call waits until the rest is settled
+    if (any_called)
+        open = called;  // what the program does not call waits until the rest is settled
     int chosen = -1;
     if (random_only_) {
         do chosen = next_++ % static_cast<int>(tasks_.size());

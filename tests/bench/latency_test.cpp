@@ -33,7 +33,9 @@ TEST(Summarize, FindsGainAndCost) {
         Block block;
         block.state = state_of_block(i);
         block.trials = block.state == State::tuning ? 30 : 0;
-        const double base = block.state == State::original ? 200 : block.state == State::paused ? 100 : 102;
+        const double base = block.state == State::original ? 200
+                            : block.state == State::paused ? 100
+                                                           : 102;
         for (int request = 0; request < 101; ++request)
             block.latency_us.push_back(base * (request == 100 ? 3 : request >= 98 ? 2 : 1));
         blocks.push_back(block);

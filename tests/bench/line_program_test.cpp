@@ -11,7 +11,9 @@ constexpr double kSeconds = 30;
 
 TEST(LineProgram, AnswersLineByLineAndEndsWithItsInput) {
     LineProgram program;
-    ASSERT_EQ(program.start({"/bin/sh", "-c", "while read x; do echo \"<$x>\"; done; exit 3"}, {"PATH=/bin"}), "");
+    ASSERT_EQ(program.start({"/bin/sh", "-c", "while read x; do echo \"<$x>\"; done; exit 3"},
+                            {"PATH=/bin"}),
+              "");
     std::string answer;
     for (const char* line : {"a", "b c", "d"}) {
         EXPECT_GT(program.ask(line, kSeconds, &answer), 0);

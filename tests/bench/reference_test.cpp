@@ -12,8 +12,8 @@
 namespace whet::bench {
 namespace {
 
-std::vector<float> compute(const char* text, const std::vector<float>& a, const std::vector<float>& b,
-                           const float* bias = nullptr) {
+std::vector<float> compute(const char* text, const std::vector<float>& a,
+                           const std::vector<float>& b, const float* bias = nullptr) {
     const Case one = parse_case_text(text);
     std::vector<float> dst(static_cast<size_t>(count_of(one.dst_extents())));
     compute_reference(one.shape, dst.data(), a.data(), b.data(), bias);
@@ -31,21 +31,28 @@ TEST(Reference, LinearTransposesItsWeights) {
 
 TEST(Reference, ConvolutionPadsStridesDilatesAndGroups) {
     const Floats row{1, 2, 3, 4};
-    EXPECT_EQ(compute("conv1d batch=1 in_channels=1 out_channels=1 spatial=4 kernel=3 padding=1", row, {1, 1, 1}),
+    EXPECT_EQ(compute("conv1d batch=1 in_channels=1 out_channels=1 spatial=4 kernel=3 padding=1",
+                      row, {1, 1, 1}),
               (Floats{3, 6, 9, 7}));
-    EXPECT_EQ(compute("conv1d batch=1 in_channels=1 out_channels=1 spatial=4 kernel=2 stride=2", row, {1, 10}),
+    EXPECT_EQ(compute("conv1d batch=1 in_channels=1 out_channels=1 spatial=4 kernel=2 stride=2",
+                      row, {1, 10}),
               (Floats{21, 43}));
-    EXPECT_EQ(compute("conv1d batch=1 in_channels=1 out_channels=1 spatial=4 kernel=2 dilation=3", row, {1, 10}),
+    EXPECT_EQ(compute("conv1d batch=1 in_channels=1 out_channels=1 spatial=4 kernel=2 dilation=3",
+                      row, {1, 10}),
               (Floats{41}));
-    EXPECT_EQ(compute("conv1d batch=1 in_channels=2 out_channels=2 spatial=2 kernel=1 groups=2", row, {1, 10}),
+    EXPECT_EQ(compute("conv1d batch=1 in_channels=2 out_channels=2 spatial=2 kernel=1 groups=2",
+                      row, {1, 10}),
               (Floats{1, 2, 30, 40}));
-    EXPECT_EQ(compute("conv2d batch=1 in_channels=1 out_channels=1 spatial=2x2 kernel=2x2", row, {1, 10, 100, 1000}),
+    EXPECT_EQ(compute("conv2d batch=1 in_channels=1 out_channels=1 spatial=2x2 kernel=2x2", row,
+                      {1, 10, 100, 1000}),
               (Floats{4321}));
 }
 
 TEST(Reference, TransposedConvolutionScatters) {
-    // Each source value, two apart, spreads over the kernel: [1 2 4] * 1 at 0 and * 10 at 2, cropped by one on each side.
-    EXPECT_EQ(compute("conv_transpose2d batch=1 in_channels=1 out_channels=1 spatial=1x2 kernel=1x3 stride=2 padding=0",
+    // Each source value, two apart, spreads over the kernel: [1 2 4] * 1 at 0 and * 10 at 2,
+    // cropped by one on each side.
+    EXPECT_EQ(compute("conv_transpose2d batch=1 in_channels=1 out_channels=1 spatial=1x2 "
+                      "kernel=1x3 stride=2 padding=0",
                       {1, 10}, {1, 2, 4}),
               (Floats{1, 2, 14, 20, 40}));
 }

@@ -27,7 +27,8 @@ CaseResult row(const char* name, const char* family, double us, double ratio) {
 
 TEST(Result, AveragesByFamilyAndLeavesTinyCasesOut) {
     Result result;
-    result.cases = {row("a", "f", 10, 2), row("b", "f", 10, 8), row("c", "g", 10, 4), row("tiny", "g", 0.5, 100)};
+    result.cases = {row("a", "f", 10, 2), row("b", "f", 10, 8), row("c", "g", 10, 4),
+                    row("tiny", "g", 0.5, 100)};
     const auto means = result.geomeans("torch");
     EXPECT_NEAR(means.at("f").ratio, 4, 1e-12);
     EXPECT_NEAR(means.at("g").ratio, 4, 1e-12);
@@ -39,10 +40,12 @@ TEST(Result, WritesWhatTheInterfaceNamesAndReadsItAgain) {
     Result result;
     result.cases = {row("a", "f", 10, 2)};
     const nlohmann::json document = to_json(result);
-    for (const char* key : {"machine", "settings", "control", "cases", "geomean"}) EXPECT_TRUE(document.contains(key));
+    for (const char* key : {"machine", "settings", "control", "cases", "geomean"})
+        EXPECT_TRUE(document.contains(key));
     const nlohmann::json& one = document["cases"][0];
-    for (const char* key : {"suite", "name", "op", "family", "served", "whet_us", "bound_us", "bound_share", "peers",
-                            "schedule", "trials", "compiles", "tune_seconds"})
+    for (const char* key :
+         {"suite", "name", "op", "family", "served", "whet_us", "bound_us", "bound_share", "peers",
+          "schedule", "trials", "compiles", "tune_seconds"})
         EXPECT_TRUE(one.contains(key)) << key;
     EXPECT_EQ(one["served"], "whet");
     EXPECT_DOUBLE_EQ(one["bound_share"].get<double>(), 0.5);

@@ -43,11 +43,13 @@ TEST(RatioOf, IntervalCoversTheTruthAndShrinks) {
     const auto noisy = [&] { return 1.0 + 0.05 * static_cast<double>(random.uniform()); };
     const auto width = [&](int count) {
         std::vector<Quad> quads;
-        for (int i = 0; i < count; ++i) quads.push_back({{noisy(), noisy()}, {noisy() * 1.1, noisy() * 1.1}});
+        for (int i = 0; i < count; ++i)
+            quads.push_back({{noisy(), noisy()}, {noisy() * 1.1, noisy() * 1.1}});
         const Interval ratio = ratio_of(quads, 2);
         EXPECT_LE(ratio.low, ratio.ratio);
         EXPECT_GE(ratio.high, ratio.ratio);
-        EXPECT_TRUE(ratio.holds(1.1)) << "seed 5, " << count << " quads: " << ratio.low << " to " << ratio.high;
+        EXPECT_TRUE(ratio.holds(1.1))
+            << "seed 5, " << count << " quads: " << ratio.low << " to " << ratio.high;
         return ratio.high - ratio.low;
     };
     const double few = width(10), many = width(400);
@@ -68,7 +70,8 @@ TEST(BootstrapBlocks, DrawsWithTheSameSeedTheSame) {
         for (const size_t i : drawn) sum += static_cast<double>(i);
         return sum / static_cast<double>(drawn.size());
     };
-    const Interval first = bootstrap_blocks(21, 1000, 3, statistic), second = bootstrap_blocks(21, 1000, 3, statistic);
+    const Interval first = bootstrap_blocks(21, 1000, 3, statistic),
+                   second = bootstrap_blocks(21, 1000, 3, statistic);
     EXPECT_EQ(first.low, second.low);
     EXPECT_EQ(first.high, second.high);
     EXPECT_DOUBLE_EQ(first.ratio, 10);

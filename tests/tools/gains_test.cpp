@@ -8,12 +8,13 @@ namespace whet::tools {
 namespace {
 
 constexpr const char* kFirst = R"({"pid": 1, "sites": [
-    {"op": "matmul m=1 k=2 n=3", "calls": 100, "served": "whet", "before_us": 20.0, "now_us": 10.0, "bound_us": 8.0,
-     "reason": "1.9x in 8 pairs <b>"},
+    {"op": "matmul m=1 k=2 n=3", "calls": 100, "served": "whet",
+     "before_us": 20.0, "now_us": 10.0, "bound_us": 8.0, "reason": "1.9x in 8 pairs <b>"},
     {"op": "matmul m=9 k=9 n=9", "calls": 1000000, "served": "original", "before_us": 5.0}],
     "tuning": {"trials": 12, "compiles": 3, "published": 1, "rejected": 2, "cpu_seconds": 1.5}})";
 constexpr const char* kSecond = R"({"sites": [
-    {"op": "matmul m=1 k=2 n=3", "calls": 300, "served": "whet", "before_us": 24.0, "now_us": 14.0}],
+    {"op": "matmul m=1 k=2 n=3", "calls": 300, "served": "whet",
+     "before_us": 24.0, "now_us": 14.0}],
     "tuning": {"trials": 1}})";
 
 TEST(Gains, MergesProcessesByCalls) {

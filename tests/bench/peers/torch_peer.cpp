@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Peers "torch" (eager PyTorch in inference mode) and "mkl-packed" (MKL's own packed product, exported by LibTorch).
+// Peers "torch" (eager PyTorch in inference mode) and "mkl-packed" (MKL's own packed product,
+// exported by LibTorch).
+#include <array>
 #include <cstdio>
 #include <cstdlib>
-#include <array>
 #include <cstring>
 #include <exception>
-#include <memory>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,10 +33,11 @@
 // MKL's packed product; LibTorch exports it without a header.
 extern "C" {
 size_t cblas_sgemm_pack_get_size(int identifier, int m, int n, int k);
-void cblas_sgemm_pack(int layout, int identifier, int transpose, int m, int n, int k, float alpha, const float* source,
-                      int leading, float* packed);
-void cblas_sgemm_compute(int layout, int transpose_a, int transpose_b, int m, int n, int k, const float* a, int lda,
-                         const float* b, int ldb, float beta, float* c, int ldc);
+void cblas_sgemm_pack(int layout, int identifier, int transpose, int m, int n, int k, float alpha,
+                      const float* source, int leading, float* packed);
+void cblas_sgemm_compute(int layout, int transpose_a, int transpose_b, int m, int n, int k,
+                         const float* a, int lda, const float* b, int ldb, float beta, float* c,
+                         int ldc);
 }
 
 namespace {
@@ -44,8 +46,8 @@ constexpr int kRowMajor = 101, kNoTrans = 111, kTrans = 112, kPacked = 151, kMat
 
 int thread_count = 1;
 
-/// While set, the calling thread's next allocation of exactly `bytes` gets `pointer`: this is how an operator without an
-/// out= form writes into the caller's destination.
+/// While set, the calling thread's next allocation of exactly `bytes` gets `pointer`: this is how
+/// an operator without an out= form writes into the caller's destination.
 struct Destination {
     void* pointer = nullptr;
     size_t bytes = 0;
@@ -64,16 +66,21 @@ void delete_unless_destination(void* pointer) {
 /// LibTorch's own CPU allocator, but for the redirected destination.
 class RedirectingAllocator final : public c10::Allocator {
 public:
-    explicit RedirectingAllocator(c10::Allocator* base) : base_(base) { base_deleter = base->raw_deleter(); }
+    explicit RedirectingAllocator(c10::Allocator* base) : base_(base) {
+        base_deleter = base->raw_deleter();
+    }
     c10::DataPtr allocate(size_t bytes) override {
         if (destination.pointer && !destination.taken && destination.bytes == bytes) {
             destination.taken = true;
-            return {destination.pointer, destination.pointer, &keep, c10::Device(c10::DeviceType::CPU)};
+            return {destination.pointer, destination.pointer, &keep,
+                    c10::Device(c10::DeviceType::CPU)};
         }
         return base_->allocate(bytes);
     }
     c10::DeleterFnPtr raw_deleter() const override { return &delete_unless_destination; }
-    void copy_data(void* dst, const void* src, size_t bytes) const override { std::memcpy(dst, src, bytes); }
+    void copy_data(void* dst, const void* src, size_t bytes) const override {
+        std::memcpy(dst, src, bytes);
+    }
     c10::Allocator* base() const { return base_; }
 
 private:
@@ -82,7 +89,9 @@ private:
 
 RedirectingAllocator* allocator = nullptr;
 
-void say(char* error, size_t bytes, const std::string& text) { std::snprintf(error, bytes, "%s", text.c_str()); }
+void say(char* error, size_t bytes, const std::string& text) {
+    std::snprintf(error, bytes, "%s", text.c_str());
+}
 
 /// Gives every thread that computes the settings of the first one: LibTorch keeps them per thread.
 void prepare_thread() {
@@ -119,7 +128,8 @@ std::vector<int64_t> extents_of_b(const bench_shape& s) {
         case BENCH_LINEAR: return {s.n, s.k};
         case BENCH_GEMM: return {s.k, s.n};
         case BENCH_BMM: return {s.batch, s.k, s.n};
-        case BENCH_CONV: return with_spatial(s.out_channels, s.in_channels / s.groups, s.kernel, s.spatial_rank);
+        case BENCH_CONV:
+            return with_spatial(s.out_channels, s.in_channels / s.groups, s.kernel, s.spatial_rank);
         case BENCH_CONV_TRANSPOSE:
             return with_spatial(s.in_channels, s.out_channels / s.groups, s.kernel, s.spatial_rank);
         default: return {};
@@ -146,12 +156,14 @@ size_t dst_bytes(const bench_shape& s) {
         case BENCH_CONV_TRANSPOSE:
             count = s.batch * s.out_channels;
             for (int axis = 0; axis < s.spatial_rank; ++axis)
-                count *= s.op == BENCH_CONV ? convolved_extent(s, axis) : transposed_extent(s, axis);
+                count *=
+                    s.op == BENCH_CONV ? convolved_extent(s, axis) : transposed_extent(s, axis);
     }
     return static_cast<size_t>(count) * sizeof(float);
 }
 
-at::Tensor compute(const bench_shape& s, const at::Tensor& a, const at::Tensor& b, const at::Tensor& bias) {
+at::Tensor compute(const bench_shape& s, const at::Tensor& a, const at::Tensor& b,
+                   const at::Tensor& bias) {
     const std::vector<int64_t> stride(static_cast<size_t>(s.spatial_rank), s.stride);
     const std::vector<int64_t> padding(static_cast<size_t>(s.spatial_rank), s.padding);
     const std::vector<int64_t> dilation(static_cast<size_t>(s.spatial_rank), s.dilation);
@@ -162,11 +174,14 @@ at::Tensor compute(const bench_shape& s, const at::Tensor& a, const at::Tensor& 
         case BENCH_SOFTMAX: return at::softmax(a, 1);
         case BENCH_NORM: return at::linalg_vector_norm(a, 2, at::IntArrayRef{1, 2});
         case BENCH_CONV:
-            if (s.spatial_rank == 1) return at::conv1d(a, b, {}, stride, padding, dilation, s.groups);
-            if (s.spatial_rank == 2) return at::conv2d(a, b, {}, stride, padding, dilation, s.groups);
+            if (s.spatial_rank == 1)
+                return at::conv1d(a, b, {}, stride, padding, dilation, s.groups);
+            if (s.spatial_rank == 2)
+                return at::conv2d(a, b, {}, stride, padding, dilation, s.groups);
             return at::conv3d(a, b, {}, stride, padding, dilation, s.groups);
         case BENCH_CONV_TRANSPOSE:
-            return at::conv_transpose2d(a, b, {}, stride, padding, std::vector<int64_t>(2, 0), s.groups, dilation);
+            return at::conv_transpose2d(a, b, {}, stride, padding, std::vector<int64_t>(2, 0),
+                                        s.groups, dilation);
     }
     return {};
 }
@@ -209,11 +224,13 @@ const char* version_text() { return "torch " TORCH_VERSION; }
 void* allocate(size_t bytes) { return allocator->base()->raw_allocate(bytes); }
 void release(void* pointer, size_t) { allocator->base()->raw_deallocate(pointer); }
 
-void packed_product(const bench_shape& s, float* dst, const float* a, const float* panel, const float* bias) {
+void packed_product(const bench_shape& s, float* dst, const float* a, const float* panel,
+                    const float* bias) {
     const int m = static_cast<int>(s.m), n = static_cast<int>(s.n), k = static_cast<int>(s.k);
-    for (int row = 0; bias && row < m; ++row) std::memcpy(dst + int64_t{row} * n, bias, sizeof(float) * s.n);
-    cblas_sgemm_compute(kRowMajor, kNoTrans, kPacked, m, n, k, a, k, panel, s.op == BENCH_LINEAR ? k : n,
-                        bias ? 1.0f : 0.0f, dst, n);
+    for (int row = 0; bias && row < m; ++row)
+        std::memcpy(dst + int64_t{row} * n, bias, sizeof(float) * s.n);
+    cblas_sgemm_compute(kRowMajor, kNoTrans, kPacked, m, n, k, a, k, panel,
+                        s.op == BENCH_LINEAR ? k : n, bias ? 1.0f : 0.0f, dst, n);
 }
 
 /// Packs every copy of the weights, as the owner of constant weights would once.
@@ -226,14 +243,15 @@ bool pack(bench_runnable& runnable, const float* const* b, int64_t copies) {
         auto* panel = static_cast<float*>(std::aligned_alloc(64, bytes));
         if (!panel) return false;
         runnable.panels.push_back(panel);
-        cblas_sgemm_pack(kRowMajor, kMatrixB, transposed ? kTrans : kNoTrans, m, n, k, 1.0f, b[copy],
-                         transposed ? k : n, panel);
+        cblas_sgemm_pack(kRowMajor, kMatrixB, transposed ? kTrans : kNoTrans, m, n, k, 1.0f,
+                         b[copy], transposed ? k : n, panel);
     }
     return true;
 }
 
-bench_runnable* make(const char* name, const bench_shape* shape, const float* a, const float* const* b, int64_t copies,
-                     const float* bias, char* error, size_t error_bytes) try {
+bench_runnable* make(const char* name, const bench_shape* shape, const float* a,
+                     const float* const* b, int64_t copies, const float* bias, char* error,
+                     size_t error_bytes) try {
     prepare_thread();
     auto runnable = std::make_unique<bench_runnable>();
     runnable->shape = *shape;
@@ -265,20 +283,21 @@ bench_runnable* make(const char* name, const bench_shape* shape, const float* a,
 
 void run(bench_runnable* runnable, int64_t copy) {
     if (!runnable->packed) {
-        compute(runnable->shape, runnable->a, runnable->b[static_cast<size_t>(copy)], runnable->bias);
+        compute(runnable->shape, runnable->a, runnable->b[static_cast<size_t>(copy)],
+                runnable->bias);
         return;
     }
     const size_t bytes = dst_bytes(runnable->shape);
     auto* dst = static_cast<float*>(allocate(bytes));
-    packed_product(runnable->shape, dst, runnable->a_data, runnable->panels[static_cast<size_t>(copy)],
-                   runnable->bias_data);
+    packed_product(runnable->shape, dst, runnable->a_data,
+                   runnable->panels[static_cast<size_t>(copy)], runnable->bias_data);
     release(dst, bytes);
 }
 
 void run_at(bench_runnable* runnable, int64_t copy, float* dst) {
     if (runnable->packed) {
-        packed_product(runnable->shape, dst, runnable->a_data, runnable->panels[static_cast<size_t>(copy)],
-                       runnable->bias_data);
+        packed_product(runnable->shape, dst, runnable->a_data,
+                       runnable->panels[static_cast<size_t>(copy)], runnable->bias_data);
         return;
     }
     destination = {dst, runnable->dst_bytes, false};
@@ -286,7 +305,8 @@ void run_at(bench_runnable* runnable, int64_t copy, float* dst) {
     destination = {};
 }
 
-void run_into(bench_runnable* runnable, float* dst, const float* a, const float* b, const float* bias) {
+void run_into(bench_runnable* runnable, float* dst, const float* a, const float* b,
+              const float* bias) {
     prepare_thread();
     const bench_shape& s = runnable->shape;
     const std::vector<int64_t> b_extents = extents_of_b(s);
@@ -297,10 +317,12 @@ void run_into(bench_runnable* runnable, float* dst, const float* a, const float*
     destination = {dst, bytes, false};
     const at::Tensor result = compute(s, first, second, third);
     destination = {};
-    if (result.const_data_ptr() != dst) std::memcpy(dst, result.contiguous().const_data_ptr(), bytes);
+    if (result.const_data_ptr() != dst)
+        std::memcpy(dst, result.contiguous().const_data_ptr(), bytes);
 }
 
-void time_into(bench_runnable* runnable, float* dst, const float* a, const float* b, const float* bias) {
+void time_into(bench_runnable* runnable, float* dst, const float* a, const float* b,
+               const float* bias) {
     constexpr size_t kMostPrepared = 256;  // operands of a few contests
     struct Prepared {
         at::Tensor a, b, bias;
@@ -313,7 +335,8 @@ void time_into(bench_runnable* runnable, float* dst, const float* a, const float
     const auto [entry, fresh] = known.try_emplace(Key{runnable, a, b, bias});
     if (fresh) {
         const std::vector<int64_t> b_extents = extents_of_b(s);
-        entry->second = {view(a, extents_of_a(s)), b_extents.empty() ? at::Tensor() : view(b, b_extents),
+        entry->second = {view(a, extents_of_a(s)),
+                         b_extents.empty() ? at::Tensor() : view(b, b_extents),
                          bias ? view(bias, s.n) : at::Tensor()};
     }
     destination = {dst, dst_bytes(s), false};
@@ -326,7 +349,17 @@ void destroy(bench_runnable* runnable) { delete runnable; }
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const bench_peer* bench_peer_module(void) {
-    static const bench_peer peer{BENCH_PEER_VERSION, "torch,mkl-packed", start, version_text, allocate,
-                                 release, make, run, run_at, run_into, time_into, destroy};
+    static const bench_peer peer{BENCH_PEER_VERSION,
+                                 "torch,mkl-packed",
+                                 start,
+                                 version_text,
+                                 allocate,
+                                 release,
+                                 make,
+                                 run,
+                                 run_at,
+                                 run_into,
+                                 time_into,
+                                 destroy};
     return &peer;
 }

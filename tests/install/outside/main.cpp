@@ -7,7 +7,8 @@
 
 int main() {
     whet_op op{};
-    if (whet_op_softmax(&op, nullptr, nullptr) != WHET_INVALID_ARGUMENT || !*whet_last_error()) return 1;
+    if (whet_op_softmax(&op, nullptr, nullptr) != WHET_INVALID_ARGUMENT || !*whet_last_error())
+        return 1;
     const std::string text = whet::report("json");
     if (text.empty() || text.front() != '{') return 2;
     if (!whet::report("no such format").empty() || whet::last_error().empty()) return 4;

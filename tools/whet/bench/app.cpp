@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // `whet bench app`: the latency of one program in three states of Whet, in turn.
 //
-// One process serves all blocks, so nothing but the state differs: `original` (every call goes to the original), `paused`
-// (Whet serves, nothing is tuned), `tuning`. A round is one block of each state; the order changes from round to round
-// through all six, so that what drifts (clock, other tenants) falls on all states alike.
+// One process serves all blocks, so nothing but the state differs: `original` (every call goes to
+// the original), `paused` (Whet serves, nothing is tuned), `tuning`. A round is one block of each
+// state; the order changes from round to round through all six, so that what drifts (clock, other
+// tenants) falls on all states alike.
 #include <pthread.h>
 #include <sched.h>
 
@@ -32,7 +33,8 @@ namespace {
 constexpr double kStartSeconds = 300;   // until the first answer: programs import frameworks
 constexpr double kAnswerSeconds = 60;   // until any other one
 constexpr double kCommandSeconds = 10;  // until the program has carried out a command
-constexpr int kWarmRequests = 50;       // before the first block, and at most until the program is seen on the page
+constexpr int kWarmRequests =
+    50;  // before the first block, and at most until the program is seen on the page
 constexpr int kMostWarmRequests = 2000;
 
 std::vector<std::string> read_lines(const std::string& path) {
@@ -84,9 +86,12 @@ bool command(tools::ControlHost& host, whet_control_command one) {
 
 bool enter(tools::ControlHost& host, State state) {
     switch (state) {
-        case State::original: return command(host, WHET_CONTROL_PAUSE) && command(host, WHET_CONTROL_DISABLE);
-        case State::paused: return command(host, WHET_CONTROL_PAUSE) && command(host, WHET_CONTROL_ENABLE);
-        case State::tuning: return command(host, WHET_CONTROL_ENABLE) && command(host, WHET_CONTROL_RESUME);
+        case State::original:
+            return command(host, WHET_CONTROL_PAUSE) && command(host, WHET_CONTROL_DISABLE);
+        case State::paused:
+            return command(host, WHET_CONTROL_PAUSE) && command(host, WHET_CONTROL_ENABLE);
+        case State::tuning:
+            return command(host, WHET_CONTROL_ENABLE) && command(host, WHET_CONTROL_RESUME);
     }
     return false;
 }
@@ -129,14 +134,16 @@ std::string start(Session& session, const Options& options) {
     if (session.ask(0, kStartSeconds) < 0) return "the program gave no answer to its first line";
     for (int i = 1; i < kMostWarmRequests; ++i) {
         if (i >= kWarmRequests && counts_of(session.host).calls > 0) break;
-        if (session.ask(static_cast<size_t>(i), kAnswerSeconds) < 0) return "the program stopped answering";
+        if (session.ask(static_cast<size_t>(i), kAnswerSeconds) < 0)
+            return "the program stopped answering";
     }
     if (session.host.read(false).empty()) return "the program made no call that Whet knows";
     return {};
 }
 
 std::string run_block(Session& session, const Options& options, State state, Block& block) {
-    if (!enter(session.host, state)) return "the program did not carry out a command of the control page";
+    if (!enter(session.host, state))
+        return "the program did not carry out a command of the control page";
     const Counts before = counts_of(session.host);
     block.state = state;
     for (int i = 0; i < options.requests; ++i) {
@@ -157,8 +164,9 @@ int bench_app(const Options& options) {
     std::vector<Block> blocks;
     for (int i = 0; i < options.blocks && failure.empty(); ++i) {
         const State state = state_of_block(i);
-        show_progress("block " + std::to_string(i + 1) + "/" + std::to_string(options.blocks) + ": " + name_of(state) +
-                      ", " + std::to_string(counts_of(session.host).trials) + " trials so far");
+        show_progress("block " + std::to_string(i + 1) + "/" + std::to_string(options.blocks) +
+                      ": " + name_of(state) + ", " +
+                      std::to_string(counts_of(session.host).trials) + " trials so far");
         blocks.emplace_back();
         failure = run_block(session, options, state, blocks.back());
     }
@@ -173,8 +181,11 @@ int bench_app(const Options& options) {
     document["trials"] = counts.trials;
     document["published"] = counts.published;
     document["requests"] = session.requests;
-    document["settings"] = {{"blocks", options.blocks}, {"requests_per_block", options.requests},
-                            {"busy", options.busy}, {"command", options.command}, {"input", options.input}};
+    document["settings"] = {{"blocks", options.blocks},
+                            {"requests_per_block", options.requests},
+                            {"busy", options.busy},
+                            {"command", options.command},
+                            {"input", options.input}};
     std::fputs(text_of(document).c_str(), stdout);
     if (write_json(options.json, document)) return kDone;
     complain("cannot write " + options.json);

@@ -43,14 +43,16 @@ struct Form {
 };
 
 constexpr Form kForms[] = {
-    {"peak", bench_peak},       {"dispatch", bench_dispatch},     {"tuner", bench_tuner}, {"warm", bench_warm},
-    {"zero-trial", bench_zero_trial}, {"unseen", bench_unseen}, {"app", bench_app},
+    {"peak", bench_peak}, {"dispatch", bench_dispatch},     {"tuner", bench_tuner},
+    {"warm", bench_warm}, {"zero-trial", bench_zero_trial}, {"unseen", bench_unseen},
+    {"app", bench_app},
 };
 
 void add_suite_options(CLI::App& app, Options& options, std::string& peers, bool& unfrozen) {
     app.add_option("--suite", options.suites, "path, or name of a suite in tests/bench/suites");
     app.add_option("--peers", peers, "torch, mkl-packed, openblas; separated by commas");
-    app.add_option("--threads", options.threads, "threads of every side")->check(CLI::Range(1, 1024));
+    app.add_option("--threads", options.threads, "threads of every side")
+        ->check(CLI::Range(1, 1024));
     app.add_flag("--frozen", options.frozen, "weights are promised constant");
     app.add_flag("--unfrozen", unfrozen, "weights may change (the default)");
     app.add_option("--numerics", options.numerics, "consistent, invariant, relaxed, strict");
@@ -62,25 +64,35 @@ void add_suite_options(CLI::App& app, Options& options, std::string& peers, bool
 
 void add_forms(CLI::App& app, Options& options, std::string& peers, bool& unfrozen) {
     app.add_subcommand("peak", "this machine's peak and stream bandwidth")
-        ->add_option("--threads", options.threads)->check(CLI::Range(1, 1024));
+        ->add_option("--threads", options.threads)
+        ->check(CLI::Range(1, 1024));
     app.add_subcommand("dispatch", "nanoseconds that a call through Whet adds")
-        ->add_option("--callers", options.callers, "threads that call at once")->check(CLI::Range(1, 256));
-    CLI::App* tuner = app.add_subcommand("tuner", "how fast candidates are built, verified and timed");
+        ->add_option("--callers", options.callers, "threads that call at once")
+        ->check(CLI::Range(1, 256));
+    CLI::App* tuner =
+        app.add_subcommand("tuner", "how fast candidates are built, verified and timed");
     tuner->add_option("--suite", options.suites);
-    tuner->add_option("--candidates", options.candidates)->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
+    tuner->add_option("--candidates", options.candidates)
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 40));
     tuner->add_option("--forge", options.forge)->check(CLI::IsMember({"process", "thread"}));
     app.add_subcommand("warm", "from the first call of a fresh process to all plans published")
-        ->add_option("--plans", options.plans)->check(CLI::Range(int64_t{1}, int64_t{4096}));
+        ->add_option("--plans", options.plans)
+        ->check(CLI::Range(int64_t{1}, int64_t{4096}));
     for (const char* name : {"zero-trial", "unseen"})
-        add_suite_options(*app.add_subcommand(name, "see docs: plan before tuning; row counts never tuned"), options,
-                          peers, unfrozen);
-    CLI::App* program = app.add_subcommand("app", "latency of a program that answers lines, with and without Whet");
+        add_suite_options(
+            *app.add_subcommand(name, "see docs: plan before tuning; row counts never tuned"),
+            options, peers, unfrozen);
+    CLI::App* program =
+        app.add_subcommand("app", "latency of a program that answers lines, with and without Whet");
     program->add_option("--input", options.input, "the lines to send")->required();
     program->add_option("--blocks", options.blocks)->check(CLI::Range(3, 100000));
-    program->add_option("--requests", options.requests, "lines of one block")->check(CLI::Range(1, 10000000));
+    program->add_option("--requests", options.requests, "lines of one block")
+        ->check(CLI::Range(1, 10000000));
     program->add_flag("--busy", options.busy, "keep every other core busy");
-    program->footer("The program follows --:  whet bench app --input FILE -- COMMAND [ARGUMENT...]");
-    for (CLI::App* form : app.get_subcommands(nullptr)) form->add_option("--json", options.json, "write the result");
+    program->footer(
+        "The program follows --:  whet bench app --input FILE -- COMMAND [ARGUMENT...]");
+    for (CLI::App* form : app.get_subcommands(nullptr))
+        form->add_option("--json", options.json, "write the result");
 }
 
 int wrong_use(const std::string& text) {
@@ -88,16 +100,17 @@ int wrong_use(const std::string& text) {
     return kWrongUse;
 }
 
-/// Ends the process without taking LibTorch apart: Whet's background may be in a call of the original at this moment.
+/// Ends the process without taking LibTorch apart: Whet's background may be in a call of the
+/// original at this moment.
 int leave(int exit_code) {
     show_progress("");
     std::fflush(nullptr);
     _exit(exit_code);
 }
 
-/// Keeps freed memory in the process. By glibc's defaults the order of two releases decides whether a destination of some
-/// megabytes is given back to the system after every call, and its pages are made anew for the next: up to a seventh of a
-/// call, on either side by chance.
+/// Keeps freed memory in the process. By glibc's defaults the order of two releases decides whether
+/// a destination of some megabytes is given back to the system after every call, and its pages are
+/// made anew for the next: up to a seventh of a call, on either side by chance.
 void keep_freed_memory() {
     mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most that glibc accepts
     mallopt(M_TRIM_THRESHOLD, INT_MAX);
@@ -133,8 +146,8 @@ int bench_main(int argc, char** argv) {
     app.add_option("--json", options.json, "write the result as JSON");
     add_forms(app, options, peers, unfrozen);
     // What follows the first -- belongs to the program alone, further -- included.
-    const auto separator =
-        std::find_if(argv + 1, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; });
+    const auto separator = std::find_if(
+        argv + 1, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; });
     if (separator != argv + argc) options.command.assign(separator + 1, argv + argc);
     try {
         app.parse(static_cast<int>(separator - argv), argv);
@@ -147,7 +160,8 @@ int bench_main(int argc, char** argv) {
     const bool needs_suite = app.get_subcommands().empty() || app.got_subcommand("zero-trial") ||
                              app.got_subcommand("unseen");
     if (app.got_subcommand("app") == options.command.empty())
-        return wrong_use(options.command.empty() ? "expected -- COMMAND" : "only app takes a COMMAND after --");
+        return wrong_use(options.command.empty() ? "expected -- COMMAND"
+                                                 : "only app takes a COMMAND after --");
     if (needs_suite && options.suites.empty()) return wrong_use("expected --suite FILE");
     keep_freed_memory();
     try {

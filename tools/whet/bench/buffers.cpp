@@ -38,7 +38,8 @@ int64_t rotation_copies(double weight_bytes, double last_level_bytes) {
     return std::clamp<int64_t>(static_cast<int64_t>(wanted / weight_bytes) + 1, 2, kMostCopies);
 }
 
-Weights::Weights(const Case& one, double last_level_bytes, bool frozen) : frozen_(frozen && one.has_weights()) {
+Weights::Weights(const Case& one, double last_level_bytes, bool frozen)
+    : frozen_(frozen && one.has_weights()) {
     const Extents extents = one.b_extents();
     if (extents.empty()) {
         pointers_.push_back(nullptr);
@@ -46,7 +47,8 @@ Weights::Weights(const Case& one, double last_level_bytes, bool frozen) : frozen
     }
     const int64_t count = count_of(extents);
     const auto bytes = static_cast<size_t>(count) * sizeof(float);
-    const int64_t copies = one.has_weights() ? rotation_copies(static_cast<double>(bytes), last_level_bytes) : 1;
+    const int64_t copies =
+        one.has_weights() ? rotation_copies(static_cast<double>(bytes), last_level_bytes) : 1;
     const Floats first = random_floats(count, 2);
     for (int64_t copy = 0; copy < copies; ++copy) {
         storage_.push_back(allocate_floats(count));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operands of a case: warm activations, and weights in enough copies that none is in the last-level cache.
+// The operands of a case: warm activations, and weights in enough copies that none is in the
+// last-level cache.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +19,9 @@ using Floats = std::unique_ptr<float[], FreeDeleter>;
 /// `count` floats in [-1, 1) from a seed, 64-byte aligned. Throws std::bad_alloc.
 Floats random_floats(int64_t count, uint64_t seed);
 
-/// How many copies of `weight_bytes` a rotation needs: together 1.25 x the last-level cache, at most 1 GiB and 2048
-/// copies (weights that small cost nothing to load, beside the call that uses them), at least 2.
+/// How many copies of `weight_bytes` a rotation needs: together 1.25 x the last-level cache, at
+/// most 1 GiB and 2048 copies (weights that small cost nothing to load, beside the call that uses
+/// them), at least 2.
 int64_t rotation_copies(double weight_bytes, double last_level_bytes);
 
 /// Weights shared by the cases of a family; frozen as long as this lives when asked.

@@ -24,11 +24,15 @@ struct OpName {
     int spatial_rank;
 };
 constexpr std::array kOpNames{
-    OpName{"linear", BENCH_LINEAR, 0},       OpName{"gemm", BENCH_GEMM, 0},
-    OpName{"bmm", BENCH_BMM, 0},             OpName{"conv1d", BENCH_CONV, 1},
-    OpName{"conv2d", BENCH_CONV, 2},         OpName{"conv3d", BENCH_CONV, 3},
+    OpName{"linear", BENCH_LINEAR, 0},
+    OpName{"gemm", BENCH_GEMM, 0},
+    OpName{"bmm", BENCH_BMM, 0},
+    OpName{"conv1d", BENCH_CONV, 1},
+    OpName{"conv2d", BENCH_CONV, 2},
+    OpName{"conv3d", BENCH_CONV, 3},
     OpName{"conv_transpose2d", BENCH_CONV_TRANSPOSE, 2},
-    OpName{"softmax", BENCH_SOFTMAX, 0},     OpName{"norm", BENCH_NORM, 0},
+    OpName{"softmax", BENCH_SOFTMAX, 0},
+    OpName{"norm", BENCH_NORM, 0},
 };
 
 [[noreturn]] void refuse(const std::string& text) { throw std::invalid_argument(text); }
@@ -41,14 +45,17 @@ int64_t positive(const json& row, const char* field) {
 
 int32_t small_or(const json& row, const char* field, int32_t fallback) {
     if (!row.contains(field)) return fallback;
-    if (!row[field].is_number_integer() || row[field].get<int64_t>() < 0 || row[field].get<int64_t>() > 1 << 20)
+    if (!row[field].is_number_integer() || row[field].get<int64_t>() < 0 ||
+        row[field].get<int64_t>() > 1 << 20)
         refuse(std::string("field ") + field + " must be a small integer in " + row.dump());
     return row[field].get<int32_t>();
 }
 
 void read_axes(const json& row, const char* field, int rank, int64_t* extents) {
-    if (!row.contains(field) || !row[field].is_array() || static_cast<int>(row[field].size()) != rank)
-        refuse(std::string("field ") + field + " must list " + std::to_string(rank) + " extents in " + row.dump());
+    if (!row.contains(field) || !row[field].is_array() ||
+        static_cast<int>(row[field].size()) != rank)
+        refuse(std::string("field ") + field + " must list " + std::to_string(rank) +
+               " extents in " + row.dump());
     for (int axis = 0; axis < rank; ++axis) {
         const json& extent = row[field][static_cast<size_t>(axis)];
         if (!extent.is_number_integer() || extent.get<int64_t>() < 1)
@@ -67,20 +74,23 @@ void read_convolution(const json& row, bench_shape& shape) {
     shape.stride = small_or(row, "stride", 1);
     shape.padding = small_or(row, "padding", 0);
     shape.dilation = small_or(row, "dilation", 1);
-    if (shape.stride < 1 || shape.dilation < 1) refuse("stride and dilation must be positive in " + row.dump());
+    if (shape.stride < 1 || shape.dilation < 1)
+        refuse("stride and dilation must be positive in " + row.dump());
     if (shape.in_channels % shape.groups || shape.out_channels % shape.groups)
         refuse("groups must divide the channels in " + row.dump());
 }
 
 int64_t dst_spatial(const bench_shape& s, int axis) {
     if (s.op == BENCH_CONV_TRANSPOSE)
-        return (s.spatial[axis] - 1) * s.stride - 2 * s.padding + s.dilation * (s.kernel[axis] - 1) + 1;
+        return (s.spatial[axis] - 1) * s.stride - 2 * s.padding +
+               s.dilation * (s.kernel[axis] - 1) + 1;
     return (s.spatial[axis] + 2 * s.padding - s.dilation * (s.kernel[axis] - 1) - 1) / s.stride + 1;
 }
 
 std::string joined(const int64_t* extents, int rank) {
     std::string text;
-    for (int axis = 0; axis < rank; ++axis) text += (axis ? "x" : "") + std::to_string(extents[axis]);
+    for (int axis = 0; axis < rank; ++axis)
+        text += (axis ? "x" : "") + std::to_string(extents[axis]);
     return text;
 }
 
@@ -90,7 +100,8 @@ json value_of(const std::string& text) {
     for (std::string part; std::getline(parts, part, 'x');) {
         int64_t number = 0;
         const auto [end, code] = std::from_chars(part.data(), part.data() + part.size(), number);
-        if (code != std::errc() || end != part.data() + part.size()) refuse("not a number: " + text);
+        if (code != std::errc() || end != part.data() + part.size())
+            refuse("not a number: " + text);
         list.push_back(number);
     }
     return list;
@@ -110,15 +121,17 @@ std::string Case::family() const {
         case BENCH_LINEAR:
         case BENCH_GEMM: return op + " k=" + std::to_string(s.k) + " n=" + std::to_string(s.n);
         case BENCH_BMM:
-            return op + " m=" + std::to_string(s.m) + " k=" + std::to_string(s.k) + " n=" + std::to_string(s.n);
+            return op + " m=" + std::to_string(s.m) + " k=" + std::to_string(s.k) +
+                   " n=" + std::to_string(s.n);
         case BENCH_SOFTMAX: return op + " columns=" + std::to_string(s.columns);
         case BENCH_NORM: return op + " m=" + std::to_string(s.m) + " n=" + std::to_string(s.n);
         case BENCH_CONV:
         case BENCH_CONV_TRANSPOSE: break;
     }
-    std::string text = op + " in=" + std::to_string(s.in_channels) + " out=" + std::to_string(s.out_channels) +
-                       " spatial=" + joined(s.spatial, s.spatial_rank) + " kernel=" +
-                       joined(s.kernel, s.spatial_rank) + " stride=" + std::to_string(s.stride);
+    std::string text =
+        op + " in=" + std::to_string(s.in_channels) + " out=" + std::to_string(s.out_channels) +
+        " spatial=" + joined(s.spatial, s.spatial_rank) +
+        " kernel=" + joined(s.kernel, s.spatial_rank) + " stride=" + std::to_string(s.stride);
     if (s.groups != 1) text += " groups=" + std::to_string(s.groups);
     if (s.dilation != 1) text += " dilation=" + std::to_string(s.dilation);
     return text;
@@ -192,17 +205,20 @@ double Case::flops() const {
     double taps = 1;
     for (int axis = 0; axis < s.spatial_rank; ++axis) taps *= static_cast<double>(s.kernel[axis]);
     if (s.op == BENCH_CONV) return 2.0 * dst * taps * static_cast<double>(s.in_channels / s.groups);
-    return 2.0 * static_cast<double>(count_of(a_extents())) * taps * static_cast<double>(s.out_channels / s.groups);
+    return 2.0 * static_cast<double>(count_of(a_extents())) * taps *
+           static_cast<double>(s.out_channels / s.groups);
 }
 
 double Case::bytes() const {
     const Extents b = b_extents();
     return static_cast<double>(sizeof(float)) *
-           static_cast<double>(count_of(dst_extents()) + count_of(a_extents()) + (b.empty() ? 0 : count_of(b)));
+           static_cast<double>(count_of(dst_extents()) + count_of(a_extents()) +
+                               (b.empty() ? 0 : count_of(b)));
 }
 
 Case parse_case(const json& row, const std::string& suite) {
-    if (!row.is_object() || !row.contains("op") || !row["op"].is_string()) refuse("a case needs an op: " + row.dump());
+    if (!row.is_object() || !row.contains("op") || !row["op"].is_string())
+        refuse("a case needs an op: " + row.dump());
     Case one;
     one.suite = suite;
     one.op = row["op"].get<std::string>();
@@ -262,7 +278,8 @@ std::vector<Case> load_suite(const std::string& path_or_name) {
     namespace fs = std::filesystem;
     std::string path = path_or_name;
     if (!fs::exists(path)) path = find_suite(path_or_name);
-    if (path.empty()) refuse("no suite " + path_or_name + ", neither as a path nor in tests/bench/suites");
+    if (path.empty())
+        refuse("no suite " + path_or_name + ", neither as a path nor in tests/bench/suites");
     std::ifstream file(path);
     const json document = json::parse(file, nullptr, false);
     if (document.is_discarded() || !document.is_object() || !document.contains("cases") ||
@@ -284,14 +301,17 @@ whet_tensor tensor_of(const Extents& extents, const int64_t* strides = nullptr) 
 
 whet_status describe(const Case& one, bool frozen, whet_op* op) {
     const bench_shape& s = one.shape;
-    const Extents dst_extents = one.dst_extents(), a_extents = one.a_extents(), b_extents = one.b_extents();
-    const whet_tensor dst = tensor_of(dst_extents), a = tensor_of(a_extents), b = tensor_of(b_extents);
+    const Extents dst_extents = one.dst_extents(), a_extents = one.a_extents(),
+                  b_extents = one.b_extents();
+    const whet_tensor dst = tensor_of(dst_extents), a = tensor_of(a_extents),
+                      b = tensor_of(b_extents);
     whet_status status = WHET_UNSUPPORTED;
     switch (s.op) {
         case BENCH_LINEAR: {
             const Extents transposed{s.k, s.n}, bias_extents{s.n};
             const int64_t strides[2] = {1, s.k};
-            const whet_tensor weights = tensor_of(transposed, strides), bias = tensor_of(bias_extents);
+            const whet_tensor weights = tensor_of(transposed, strides),
+                              bias = tensor_of(bias_extents);
             status = whet_op_matmul(op, &dst, &a, &weights, &bias, 1.0f, 0.0f, WHET_EPILOGUE_NONE);
             break;
         }

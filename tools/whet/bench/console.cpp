@@ -31,7 +31,8 @@ void complain(const std::string& text) {
 int finish_flat(const Options& options, const std::string& json_text) {
     show_progress("");
     const nlohmann::json document = nlohmann::json::parse(json_text);
-    for (const auto& [name, value] : document.items()) std::printf("%-24s %s\n", name.c_str(), value.dump().c_str());
+    for (const auto& [name, value] : document.items())
+        std::printf("%-24s %s\n", name.c_str(), value.dump().c_str());
     if (write_json(options.json, document)) return kDone;
     complain("cannot write " + options.json);
     return kFailed;

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // `whet bench dispatch`: nanoseconds that Whet adds to a call, with one caller and with several.
 //
-// All but `served_ns` are measured with an original that does nothing, so that a call is dispatch and nothing else:
+// All but `served_ns` are measured with an original that does nothing, so that a call is dispatch
+// and nothing else:
 //   handle  whet_site_call on a handle that the caller keeps
 //   hit     whet_site_get on a known operation, then whet_site_call
 //   miss    the same on an operation never seen before (the site is made)
 //   bypass  whet_site_call while the table is disabled
-//   served  a 1x1x1 product answered by a plan, nest driver and microkernel included, against computing it in place
+//   served  a 1x1x1 product answered by a plan, nest driver and microkernel included, against
+//   computing it in place
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -25,10 +27,10 @@
 namespace whet::bench {
 namespace {
 
-constexpr double kSeconds = 0.5;           // for each number
-constexpr int64_t kNewSites = 256;         // for `miss`
-constexpr double kServeSeconds = 10;       // wait for a plan at most
-constexpr int64_t kCallsPerLook = 2000;    // of a caller, before it looks whether time is over
+constexpr double kSeconds = 0.5;         // for each number
+constexpr int64_t kNewSites = 256;       // for `miss`
+constexpr double kServeSeconds = 10;     // wait for a plan at most
+constexpr int64_t kCallsPerLook = 2000;  // of a caller, before it looks whether time is over
 
 void nothing(void*) {}
 void (*volatile direct_call)(void*) = nothing;
@@ -98,7 +100,8 @@ double miss_ns() {
 /// Nanoseconds of a hit where `callers` threads call at once, on one site or on a site each.
 double callers_ns(int callers, bool one_site) {
     std::vector<std::unique_ptr<Target>> targets;
-    for (int i = 0; i < callers; ++i) targets.push_back(std::make_unique<Target>(one_site ? 4 : 5 + i));
+    for (int i = 0; i < callers; ++i)
+        targets.push_back(std::make_unique<Target>(one_site ? 4 : 5 + i));
     std::atomic<int> ready{0};
     std::vector<double> nanoseconds(static_cast<size_t>(callers));
     std::vector<std::thread> threads;
@@ -113,7 +116,8 @@ double callers_ns(int callers, bool one_site) {
             for (int64_t begin = now_ns(); begin < end;) {
                 target.by_operation(kCallsPerLook);
                 const int64_t now = now_ns();
-                samples.push_back(static_cast<double>(now - begin) / static_cast<double>(kCallsPerLook));
+                samples.push_back(static_cast<double>(now - begin) /
+                                  static_cast<double>(kCallsPerLook));
                 begin = now;
             }
             nanoseconds[static_cast<size_t>(i)] = median_of(samples);
@@ -148,7 +152,8 @@ double served_ns() {
             }
         },
         [&](int64_t calls) {
-            for (int64_t i = 0; i < calls; ++i) whet_site_call(site, operands, 3, count_miss, &missed);
+            for (int64_t i = 0; i < calls; ++i)
+                whet_site_call(site, operands, 3, count_miss, &missed);
         },
         [] {}, kSeconds, 2);
     return missed == before ? (comparison.b_us - comparison.a_us) * 1e3 : 0;

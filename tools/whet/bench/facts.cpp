@@ -13,30 +13,38 @@
 namespace whet::bench {
 namespace {
 
-void append_text(const char* text, size_t length, void* user) { static_cast<std::string*>(user)->append(text, length); }
+void append_text(const char* text, size_t length, void* user) {
+    static_cast<std::string*>(user)->append(text, length);
+}
 
 std::string axes(const int64_t* extents, int rank) {
     std::string text;
-    for (int axis = 0; axis < rank; ++axis) text += (axis ? "x" : "") + std::to_string(extents[axis]);
+    for (int axis = 0; axis < rank; ++axis)
+        text += (axis ? "x" : "") + std::to_string(extents[axis]);
     return text;
 }
 
 /// The fields of the report's operation text that tell a case of a suite from the others.
 std::vector<std::string> fields_of(const Case& one) {
     const bench_shape& s = one.shape;
-    const auto field = [](const char* name, int64_t value) { return std::string(name) + "=" + std::to_string(value); };
+    const auto field = [](const char* name, int64_t value) {
+        return std::string(name) + "=" + std::to_string(value);
+    };
     switch (s.op) {
-        case BENCH_LINEAR: return {"matmul", field("m", s.m), field("k", s.k), field("n", s.n), "b=t", "bias"};
+        case BENCH_LINEAR:
+            return {"matmul", field("m", s.m), field("k", s.k), field("n", s.n), "b=t", "bias"};
         case BENCH_GEMM: return {"matmul", field("m", s.m), field("k", s.k), field("n", s.n)};
         case BENCH_BMM:
-            return {"matmul", field("batch", s.batch), field("m", s.m), field("k", s.k), field("n", s.n)};
+            return {"matmul", field("batch", s.batch), field("m", s.m), field("k", s.k),
+                    field("n", s.n)};
         case BENCH_SOFTMAX: return {"softmax", field("rows", s.rows), field("columns", s.columns)};
         case BENCH_NORM: return {"norm"};
         case BENCH_CONV:
         case BENCH_CONV_TRANSPOSE: break;
     }
-    std::vector<std::string> fields{field("n", s.batch), field("ci", s.in_channels), field("co", s.out_channels),
-                                    "in=" + axes(s.spatial, s.spatial_rank), "k=" + axes(s.kernel, s.spatial_rank)};
+    std::vector<std::string> fields{
+        field("n", s.batch), field("ci", s.in_channels), field("co", s.out_channels),
+        "in=" + axes(s.spatial, s.spatial_rank), "k=" + axes(s.kernel, s.spatial_rank)};
     if (s.groups != 1) fields.push_back(field("groups", s.groups));
     return fields;
 }
@@ -76,7 +84,8 @@ SiteFacts facts_of(const Case& one) {
     const nlohmann::json report = report_json();
     const std::vector<std::string> fields = fields_of(one);
     for (const nlohmann::json& site : report.value("sites", nlohmann::json::array()))
-        if (has_fields(site.value("op", ""), fields)) return {site.value("schedule", ""), site.value("reason", "")};
+        if (has_fields(site.value("op", ""), fields))
+            return {site.value("schedule", ""), site.value("reason", "")};
     return {};
 }
 

@@ -20,7 +20,7 @@ SiteFacts facts_of(const Case& one);
 
 /// What the forge did so far.
 struct ForgeFacts {
-    int64_t pid = 0;        ///< of the helper; 0: it is a thread of this process, or there is none
+    int64_t pid = 0;  ///< of the helper; 0: it is a thread of this process, or there is none
     int64_t trials = 0, trials_without_compile = 0, compiles = 0, published = 0;
     double cpu_seconds = 0, forge_cpu_seconds = 0;  ///< of all tuning; of the forge alone
     double build_ms_p50 = 0, build_ms_p95 = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Latencies of blocks in three states, and what they say: percentiles, gain and cost with intervals over rounds.
+// Latencies of blocks in three states, and what they say: percentiles, gain and cost with intervals
+// over rounds.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +27,10 @@ struct Block {
     int64_t trials = 0;
 };
 
-/// {"p50": {original_us, paused_us, tuning_us, gain, cost}, "p99": {...}, "tuning_block_trials": [...]}.
-/// gain = original / tuning, cost = tuning / paused; intervals: bootstrap over whole rounds, because the blocks of a
-/// round share the minute in which they ran. A last round without all three states is left out.
+/// {"p50": {original_us, paused_us, tuning_us, gain, cost}, "p99": {...}, "tuning_block_trials":
+/// [...]}. gain = original / tuning, cost = tuning / paused; intervals: bootstrap over whole
+/// rounds, because the blocks of a round share the minute in which they ran. A last round without
+/// all three states is left out.
 nlohmann::json summarize(const std::vector<Block>& blocks);
 
 /// The summary for people.

@@ -48,7 +48,8 @@ LineProgram::~LineProgram() {
     if (pid_ > 0) finish(2);
 }
 
-std::string LineProgram::start(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+std::string LineProgram::start(const std::vector<std::string>& command,
+                               const std::vector<std::string>& environment) {
     signal(SIGPIPE, SIG_IGN);
     int input[2], output[2];
     if (pipe2(input, O_CLOEXEC) != 0) return std::strerror(errno);
@@ -68,8 +69,8 @@ std::string LineProgram::start(const std::vector<std::string>& command, const st
     sigaddset(&defaults, SIGPIPE);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
-    const int failure = posix_spawnp(&pid_, command[0].c_str(), &actions, &attributes, pointers_to(command).data(),
-                                     pointers_to(environment).data());
+    const int failure = posix_spawnp(&pid_, command[0].c_str(), &actions, &attributes,
+                                     pointers_to(command).data(), pointers_to(environment).data());
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(input[0]);

@@ -17,12 +17,15 @@ public:
     LineProgram(const LineProgram&) = delete;
     LineProgram& operator=(const LineProgram&) = delete;
 
-    /// Starts the command with this environment (NAME=value). Returns an empty string, or why it did not start.
-    std::string start(const std::vector<std::string>& command, const std::vector<std::string>& environment);
-    /// Sends a line and waits for the answer. Negative: the program ended or was silent for `timeout_seconds`;
-    /// else the nanoseconds from the line written to the answer read.
+    /// Starts the command with this environment (NAME=value). Returns an empty string, or why it
+    /// did not start.
+    std::string start(const std::vector<std::string>& command,
+                      const std::vector<std::string>& environment);
+    /// Sends a line and waits for the answer. Negative: the program ended or was silent for
+    /// `timeout_seconds`; else the nanoseconds from the line written to the answer read.
     int64_t ask(const std::string& line, double timeout_seconds, std::string* answer = nullptr);
-    /// Closes its standard input and waits; ends it when it stays for `seconds`. Returns its exit status.
+    /// Closes its standard input and waits; ends it when it stays for `seconds`. Returns its exit
+    /// status.
     int finish(double seconds);
     pid_t pid() const { return pid_; }
 

@@ -15,8 +15,8 @@
 namespace whet::bench {
 namespace {
 
-constexpr int64_t kBurstNs = 2'000'000;      // of calls to one site, then the next
-constexpr int64_t kRestPerBusy = 4;          // a live program that is busy a fifth of its time
+constexpr int64_t kBurstNs = 2'000'000;        // of calls to one site, then the next
+constexpr int64_t kRestPerBusy = 4;            // a live program that is busy a fifth of its time
 constexpr int64_t kLeastTuneNs = 300'000'000;  // before the first question whether all is settled
 constexpr int64_t kAskEveryNs = 100'000'000;
 constexpr int64_t kNoProgressNs = 2'000'000'000;  // of packing in the background
@@ -29,7 +29,7 @@ void on_stop(int) { stop_flag = 1; }
 bool stop_requested() { return stop_flag != 0; }
 
 void install_stop_handler() {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = on_stop;
     action.sa_flags = static_cast<int>(SA_RESETHAND);  // a second one ends the process
     sigaction(SIGINT, &action, nullptr);
@@ -43,8 +43,8 @@ const Original* Original::make(const Case& one, const std::vector<Peer>& candida
         if (peer.name == "mkl-packed") continue;  // packs its weights outside the call
         char error[256];
         const float* const none[] = {nullptr};
-        original->runnable_ = peer.module->make(peer.name.c_str(), &one.shape, nullptr, none, 0, nullptr, error,
-                                                sizeof error);
+        original->runnable_ = peer.module->make(peer.name.c_str(), &one.shape, nullptr, none, 0,
+                                                nullptr, error, sizeof error);
         if (!original->runnable_) continue;
         original->module_ = peer.module;
         original->name_ = peer.name;
@@ -54,25 +54,30 @@ const Original* Original::make(const Case& one, const std::vector<Peer>& candida
 }
 
 void Original::run(float* dst, const float* a, const float* b, const float* bias) const {
-    if (module_) module_->run_into(runnable_, dst, a, b, bias);
-    else compute_reference(shape_, dst, a, b, bias);
+    if (module_)
+        module_->run_into(runnable_, dst, a, b, bias);
+    else
+        compute_reference(shape_, dst, a, b, bias);
 }
 
 void Original::time(float* dst, const float* a, const float* b, const float* bias) const {
-    if (module_) module_->time_into(runnable_, dst, a, b, bias);
-    else compute_reference(shape_, dst, a, b, bias);
+    if (module_)
+        module_->time_into(runnable_, dst, a, b, bias);
+    else
+        compute_reference(shape_, dst, a, b, bias);
 }
 
 Runnable Original::on(const float* a, const Weights& weights) const {
     if (!module_) return {};
     char error[256];
     return Runnable(module_->make(name_.c_str(), &shape_, a, weights.copies().data(),
-                                  static_cast<int64_t>(weights.copies().size()), weights.bias(), error, sizeof error),
+                                  static_cast<int64_t>(weights.copies().size()), weights.bias(),
+                                  error, sizeof error),
                     RunnableDeleter{module_});
 }
 
-LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen, const Original* original,
-                   Allocator allocator)
+LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen,
+                   const Original* original, Allocator allocator)
     : case_(one), weights_(std::move(weights)), original_(original), allocator_(allocator) {
     dst_bytes_ = static_cast<size_t>(count_of(one.dst_extents())) * sizeof(float);
     a_count_ = count_of(one.a_extents());
@@ -99,7 +104,8 @@ void LiveSite::fallback(void* user) {
         self.direct_.get_deleter().module->run_at(self.direct_.get(), self.copy_, dst);
         return;
     }
-    self.original_->run(dst, static_cast<const float*>(operands[WHET_A]), static_cast<const float*>(operands[WHET_B]),
+    self.original_->run(dst, static_cast<const float*>(operands[WHET_A]),
+                        static_cast<const float*>(operands[WHET_B]),
                         static_cast<const float*>(operands[WHET_BIAS]));
 }
 
@@ -120,7 +126,8 @@ void LiveSite::call() {
     next_weights();
     ++total_;
     last_served_ = true;
-    if (!site_ || whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this) != WHET_OK)
+    if (!site_ ||
+        whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this) != WHET_OK)
         fallback(this);
     allocator_.release(operands_[WHET_DST], dst_bytes_);
 }
@@ -145,8 +152,10 @@ double LiveSite::difference() {
     exact_ = true;
     fallback(this);
     operands_[WHET_DST] = got.get();
-    if (site_) whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this);
-    else fallback(this);
+    if (site_)
+        whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this);
+    else
+        fallback(this);
     fallbacks_ = before;
     exact_ = false;
     double largest = 0, difference = 0;
@@ -159,7 +168,8 @@ double LiveSite::difference() {
     return difference / std::max(largest, 1e-30);
 }
 
-double tune_live(const std::vector<LiveSite*>& sites, double seconds, const std::function<void(double)>& progress) {
+double tune_live(const std::vector<LiveSite*>& sites, double seconds,
+                 const std::function<void(double)>& progress) {
     const int64_t begin = now_ns(), end = begin + static_cast<int64_t>(seconds * 1e9);
     int64_t next_question = begin + kLeastTuneNs;
     bool any_known = false;
@@ -180,7 +190,8 @@ double tune_live(const std::vector<LiveSite*>& sites, double seconds, const std:
             next_question = now + kAskEveryNs;
             if (whet_drain(0) == WHET_OK) break;
         }
-        const int64_t rest = std::min(kRestPerBusy * (now - round), std::max<int64_t>(end - now, 0));
+        const int64_t rest =
+            std::min(kRestPerBusy * (now - round), std::max<int64_t>(end - now, 0));
         std::this_thread::sleep_for(std::chrono::nanoseconds(rest));
     }
     return static_cast<double>(now_ns() - begin) * 1e-9;
@@ -197,7 +208,8 @@ void visit_all_weights(const std::vector<LiveSite*>& sites, double seconds) {
             if (missed < fewest) progress = now_ns();
             fewest = std::min(fewest, missed);
             // All to the original is no plan at all, which no packing will change.
-            if (missed == 0 || missed == site->copies() || now_ns() - progress > kNoProgressNs) break;
+            if (missed == 0 || missed == site->copies() || now_ns() - progress > kNoProgressNs)
+                break;
             std::this_thread::sleep_for(std::chrono::milliseconds(20));
         }
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A case as a live program runs it under Whet: its site, its original, its operands; and the loop that lets it tune.
+// A case as a live program runs it under Whet: its site, its original, its operands; and the loop
+// that lets it tune.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,8 @@
 
 namespace whet::bench {
 
-/// The implementation that Whet would replace. Lives as long as the process: the background may call it at any time.
+/// The implementation that Whet would replace. Lives as long as the process: the background may
+/// call it at any time.
 class Original {
 public:
     /// From the first peer that can compute the case, else the bench's own loops.
@@ -24,7 +26,8 @@ public:
     void run(float* dst, const float* a, const float* b, const float* bias) const;
     /// The same for the sake of its time: the answer need not be in dst.
     void time(float* dst, const float* a, const float* b, const float* bias) const;
-    /// The same implementation on a site's own operands, as the application calls it; null: the bench's own loops.
+    /// The same implementation on a site's own operands, as the application calls it; null: the
+    /// bench's own loops.
     Runnable on(const float* a, const Weights& weights) const;
     const std::string& name() const { return name_; }
 
@@ -38,10 +41,11 @@ private:
 /// One case under Whet. Not thread-safe.
 class LiveSite {
 public:
-    LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen, const Original* original,
-             Allocator allocator);
+    LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen,
+             const Original* original, Allocator allocator);
 
-    /// One call as the application makes it: allocates the destination, calls, releases. Turns to the next weights.
+    /// One call as the application makes it: allocates the destination, calls, releases. Turns to
+    /// the next weights.
     void call();
     void calls(int64_t count) {
         for (int64_t i = 0; i < count; ++i) call();
@@ -62,7 +66,8 @@ public:
     const float* a() const { return a_.get(); }
     const Weights& weights() const { return *weights_; }
     int64_t copies() const { return static_cast<int64_t>(weights_->copies().size()); }
-    /// The largest difference between Whet's answer now and the original's, relative to the largest magnitude.
+    /// The largest difference between Whet's answer now and the original's, relative to the largest
+    /// magnitude.
     double difference();
 
 private:
@@ -91,12 +96,14 @@ private:
 bool stop_requested();
 void install_stop_handler();
 
-/// Calls the sites as a live program would (a fifth of the time; sites in turn, equal times) until the tuning is settled
-/// or `seconds` are over. Returns the seconds spent. `progress` is called now and then with the seconds so far.
-double tune_live(const std::vector<LiveSite*>& sites, double seconds, const std::function<void(double)>& progress);
+/// Calls the sites as a live program would (a fifth of the time; sites in turn, equal times) until
+/// the tuning is settled or `seconds` are over. Returns the seconds spent. `progress` is called now
+/// and then with the seconds so far.
+double tune_live(const std::vector<LiveSite*>& sites, double seconds,
+                 const std::function<void(double)>& progress);
 
-/// Calls every site on every copy of its weights until none goes to the original any more, or nothing changes, or
-/// `seconds` are over: packing of frozen weights happens in the background.
+/// Calls every site on every copy of its weights until none goes to the original any more, or
+/// nothing changes, or `seconds` are over: packing of frozen weights happens in the background.
 void visit_all_weights(const std::vector<LiveSite*>& sites, double seconds);
 
 }  // namespace whet::bench

@@ -6,8 +6,8 @@
 
 namespace whet::bench {
 
-/// The path of the suite `name` (with or without .json) in tests/bench/suites: of the source tree this was built from,
-/// or below the current folder. Empty: none.
+/// The path of the suite `name` (with or without .json) in tests/bench/suites: of the source tree
+/// this was built from, or below the current folder. Empty: none.
 std::string find_suite(const std::string& name);
 /// The folder lib/whet beside this executable's bin folder.
 std::string private_library_folder();

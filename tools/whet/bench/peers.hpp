@@ -17,8 +17,9 @@ struct Peer {
     const bench_peer* module = nullptr;
 };
 
-/// Opens the modules of the named peers ("torch", "mkl-packed", "openblas"). Throws std::runtime_error that says which
-/// peer is missing and why. A module stays open as long as the process.
+/// Opens the modules of the named peers ("torch", "mkl-packed", "openblas"). Throws
+/// std::runtime_error that says which peer is missing and why. A module stays open as long as the
+/// process.
 std::vector<Peer> open_peers(const std::vector<std::string>& names, int threads);
 
 /// The allocator of destinations: the first peer's, or 64-byte aligned malloc.

@@ -11,12 +11,14 @@ namespace {
 void products(const bench_shape& s, float* dst, const float* a, const float* b, const float* bias) {
     const int64_t batches = s.op == BENCH_BMM ? s.batch : 1;
     const bool transposed = s.op == BENCH_LINEAR;
-    for (int64_t batch = 0; batch < batches; ++batch, dst += s.m * s.n, a += s.m * s.k, b += s.k * s.n)
+    for (int64_t batch = 0; batch < batches;
+         ++batch, dst += s.m * s.n, a += s.m * s.k, b += s.k * s.n)
         for (int64_t i = 0; i < s.m; ++i)
             for (int64_t j = 0; j < s.n; ++j) {
                 double sum = bias ? bias[j] : 0.0;
                 for (int64_t p = 0; p < s.k; ++p)
-                    sum += double{a[i * s.k + p]} * double{transposed ? b[j * s.k + p] : b[p * s.n + j]};
+                    sum += double{a[i * s.k + p]} *
+                           double{transposed ? b[j * s.k + p] : b[p * s.n + j]};
                 dst[i * s.n + j] = static_cast<float>(sum);
             }
 }
@@ -33,9 +35,11 @@ Box box_of(const int64_t* extents, int rank) {
     return box;
 }
 
-/// Calls visit(offset of a source element, tap) for every tap that lands inside the source at destination (d0, d1, d2).
+/// Calls visit(offset of a source element, tap) for every tap that lands inside the source at
+/// destination (d0, d1, d2).
 template <typename Visit>
-void for_each_tap(const bench_shape& s, const Box& src, const Box& kernel, const int64_t at[3], const Visit& visit) {
+void for_each_tap(const bench_shape& s, const Box& src, const Box& kernel, const int64_t at[3],
+                  const Visit& visit) {
     const bool transposed = s.op == BENCH_CONV_TRANSPOSE;
     for (int64_t tap = 0; tap < kernel.count(); ++tap) {
         const int64_t taps[3] = {tap / (kernel.extent[1] * kernel.extent[2]),
@@ -46,7 +50,8 @@ void for_each_tap(const bench_shape& s, const Box& src, const Box& kernel, const
             const bool used = axis >= 3 - s.spatial_rank;
             const int64_t stride = used ? s.stride : 1, padding = used ? s.padding : 0;
             const int64_t reach = taps[axis] * (used ? s.dilation : 1);
-            int64_t position = transposed ? at[axis] + padding - reach : at[axis] * stride - padding + reach;
+            int64_t position =
+                transposed ? at[axis] + padding - reach : at[axis] * stride - padding + reach;
             if (transposed) {
                 inside = position >= 0 && position % stride == 0;
                 position /= stride;
@@ -64,21 +69,24 @@ void convolution(const bench_shape& s, float* dst, const float* a, const float* 
     Box out;
     for (int axis = 3 - s.spatial_rank; axis < 3; ++axis) {
         const int64_t reach = s.dilation * (kernel.extent[axis] - 1);
-        out.extent[axis] = transposed ? (src.extent[axis] - 1) * s.stride - 2 * s.padding + reach + 1
-                                      : (src.extent[axis] + 2 * s.padding - reach - 1) / s.stride + 1;
+        out.extent[axis] = transposed
+                               ? (src.extent[axis] - 1) * s.stride - 2 * s.padding + reach + 1
+                               : (src.extent[axis] + 2 * s.padding - reach - 1) / s.stride + 1;
     }
     const int64_t in_group = s.in_channels / s.groups, out_group = s.out_channels / s.groups;
     for (int64_t n = 0; n < s.batch; ++n)
         for (int64_t co = 0; co < s.out_channels; ++co)
             for (int64_t position = 0; position < out.count(); ++position) {
                 const int64_t at[3] = {position / (out.extent[1] * out.extent[2]),
-                                       position / out.extent[2] % out.extent[1], position % out.extent[2]};
+                                       position / out.extent[2] % out.extent[1],
+                                       position % out.extent[2]};
                 const int64_t group = co / out_group;
                 double sum = 0;
                 for_each_tap(s, src, kernel, at, [&](int64_t offset, int64_t tap) {
                     for (int64_t c = 0; c < in_group; ++c) {
                         const int64_t ci = group * in_group + c;
-                        const int64_t w = transposed ? (ci * out_group + co % out_group) : (co * in_group + c);
+                        const int64_t w =
+                            transposed ? (ci * out_group + co % out_group) : (co * in_group + c);
                         sum += double{a[(n * s.in_channels + ci) * src.count() + offset]} *
                                double{b[w * kernel.count() + tap]};
                     }
@@ -92,7 +100,8 @@ void softmax(const bench_shape& s, float* dst, const float* a) {
         const double largest = *std::max_element(a, a + s.columns);
         double sum = 0;
         for (int64_t j = 0; j < s.columns; ++j) sum += std::exp(a[j] - largest);
-        for (int64_t j = 0; j < s.columns; ++j) dst[j] = static_cast<float>(std::exp(a[j] - largest) / sum);
+        for (int64_t j = 0; j < s.columns; ++j)
+            dst[j] = static_cast<float>(std::exp(a[j] - largest) / sum);
     }
 }
 
@@ -106,7 +115,8 @@ void norm(const bench_shape& s, float* dst, const float* a) {
 
 }  // namespace
 
-void compute_reference(const bench_shape& shape, float* dst, const float* a, const float* b, const float* bias) {
+void compute_reference(const bench_shape& shape, float* dst, const float* a, const float* b,
+                       const float* bias) {
     switch (shape.op) {
         case BENCH_LINEAR:
         case BENCH_GEMM:

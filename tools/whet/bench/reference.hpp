@@ -7,6 +7,7 @@
 namespace whet::bench {
 
 /// Computes a case on compact operands; plain loops in double precision. bias may be null.
-void compute_reference(const bench_shape& shape, float* dst, const float* a, const float* b, const float* bias);
+void compute_reference(const bench_shape& shape, float* dst, const float* a, const float* b,
+                       const float* bias);
 
 }  // namespace whet::bench

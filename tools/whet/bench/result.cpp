@@ -66,7 +66,8 @@ CaseResult case_from(const json& row) {
     one.trials = row.value("trials", int64_t{0});
     one.compiles = row.value("compiles", int64_t{0});
     one.tune_seconds = row.value("tune_seconds", 0.0);
-    for (const auto& [name, peer] : row.at("peers").items()) one.peers[name] = {peer.value("us", 0.0), interval_from(peer)};
+    for (const auto& [name, peer] : row.at("peers").items())
+        one.peers[name] = {peer.value("us", 0.0), interval_from(peer)};
     return one;
 }
 
@@ -135,17 +136,20 @@ std::string table_of(const Result& result) {
     const std::vector<std::string> peers = result.peer_names();
     std::string text;
     append(text, "%-24s %-8s %10s %6s", "case", "served", "whet us", "bound");
-    for (const std::string& peer : peers) append(text, "  %10s us  ratio [low, high]    ", peer.c_str());
+    for (const std::string& peer : peers)
+        append(text, "  %10s us  ratio [low, high]    ", peer.c_str());
     text += "\n";
     for (const CaseResult& one : result.cases) {
-        append(text, "%-24s %-8s %10.2f %5.0f%%", one.name.c_str(), one.served ? "whet" : "original", one.whet_us,
-               100 * one.bound_share());
+        append(text, "%-24s %-8s %10.2f %5.0f%%", one.name.c_str(),
+               one.served ? "whet" : "original", one.whet_us, 100 * one.bound_share());
         for (const std::string& peer : peers) {
             const auto found = one.peers.find(peer);
-            if (found == one.peers.end()) append(text, "  %13s  %-22s", "-", "");
+            if (found == one.peers.end())
+                append(text, "  %13s  %-22s", "-", "");
             else
-                append(text, "  %13.2f  %.3f [%.3f, %.3f]  ", found->second.us, found->second.ratio.ratio,
-                       found->second.ratio.low, found->second.ratio.high);
+                append(text, "  %13.2f  %.3f [%.3f, %.3f]  ", found->second.us,
+                       found->second.ratio.ratio, found->second.ratio.low,
+                       found->second.ratio.high);
         }
         if (!one.served && !one.reason.empty()) text += "  " + one.reason;
         if (!one.control_holds) text += "  self-control misses 1";
@@ -155,15 +159,18 @@ std::string table_of(const Result& result) {
         append(text, "\ngeomean of %s time / Whet time (above 1: Whet is faster)\n", peer.c_str());
         const auto means = result.geomeans(peer);
         for (const auto& [name, mean] : means)
-            if (name != "all") append(text, "  %-72s %.3f [%.3f, %.3f]\n", name.c_str(), mean.ratio, mean.low, mean.high);
+            if (name != "all")
+                append(text, "  %-72s %.3f [%.3f, %.3f]\n", name.c_str(), mean.ratio, mean.low,
+                       mean.high);
         const auto all = means.find("all");
         if (all != means.end())
-            append(text, "  %-72s %.3f [%.3f, %.3f]\n", "all", all->second.ratio, all->second.low, all->second.high);
+            append(text, "  %-72s %.3f [%.3f, %.3f]\n", "all", all->second.ratio, all->second.low,
+                   all->second.high);
     }
     const Interval control = result.control();
-    append(text, "\nself-control %.3f [%.3f, %.3f]; peak %.1f GFLOP/s, stream %.1f GB/s (%s)\n", control.ratio,
-           control.low, control.high, result.machine.peak_gflops, result.machine.stream_gbs,
-           result.machine.isa.c_str());
+    append(text, "\nself-control %.3f [%.3f, %.3f]; peak %.1f GFLOP/s, stream %.1f GB/s (%s)\n",
+           control.ratio, control.low, control.high, result.machine.peak_gflops,
+           result.machine.stream_gbs, result.machine.isa.c_str());
     return text;
 }
 

@@ -20,11 +20,11 @@ struct PeerResult {
 
 struct CaseResult {
     std::string suite, name, op, family;
-    bool served = false;          ///< by Whet's plan; else by the original
+    bool served = false;  ///< by Whet's plan; else by the original
     double whet_us = 0, bound_us = 0;
     std::map<std::string, PeerResult> peers;
-    Interval control;             ///< Whet against itself
-    bool control_holds = true;    ///< after the repetitions
+    Interval control;              ///< Whet against itself
+    bool control_holds = true;     ///< after the repetitions
     std::string schedule, reason;  ///< of the plan; why the case is served as it is
     int64_t trials = 0, compiles = 0;
     double tune_seconds = 0;

@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <csignal>
+#include <cstdlib>
 
 #include "tools/whet/run/run.hpp"
 
@@ -36,7 +36,8 @@ void end_with_parent() {
     if (getppid() != std::atoi(parent)) raise(SIGTERM);  // it ended before the line above
 }
 
-int run_self(std::vector<std::string> arguments, const std::vector<std::pair<std::string, std::string>>& changes,
+int run_self(std::vector<std::string> arguments,
+             const std::vector<std::pair<std::string, std::string>>& changes,
              const std::string& output_path) {
     arguments.insert(arguments.begin(), "whet");
     auto with_parent = changes;
@@ -45,11 +46,11 @@ int run_self(std::vector<std::string> arguments, const std::vector<std::pair<std
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     if (!output_path.empty())
-        posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output_path.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
-                                         0600);
+        posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output_path.c_str(),
+                                         O_WRONLY | O_CREAT | O_TRUNC, 0600);
     pid_t pid = -1;
-    const int failure = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, pointers_to(arguments).data(),
-                                    pointers_to(environment).data());
+    const int failure = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr,
+                                    pointers_to(arguments).data(), pointers_to(environment).data());
     posix_spawn_file_actions_destroy(&actions);
     if (failure != 0) return kNotStarted;
     int status = 0;

@@ -8,9 +8,11 @@
 
 namespace whet::bench {
 
-/// Runs `whet ARGUMENTS` with `changes` put into the environment; standard output goes to `output_path` when there is one.
-/// Returns the exit code; 128 + the signal that ended it; 127 when it did not start.
-int run_self(std::vector<std::string> arguments, const std::vector<std::pair<std::string, std::string>>& changes,
+/// Runs `whet ARGUMENTS` with `changes` put into the environment; standard output goes to
+/// `output_path` when there is one. Returns the exit code; 128 + the signal that ended it; 127 when
+/// it did not start.
+int run_self(std::vector<std::string> arguments,
+             const std::vector<std::pair<std::string, std::string>>& changes,
              const std::string& output_path);
 
 /// In a child of run_self: ends with its parent, however that ends. Elsewhere: nothing.

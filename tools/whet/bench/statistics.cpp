@@ -7,8 +7,8 @@
 namespace whet::bench {
 namespace {
 
-constexpr int kResamples = 600;            // the ends of a 95 % interval are the 15th values from either side
-constexpr double kNormal95 = 1.959964;     // two-sided 95 % of the normal distribution
+constexpr int kResamples = 600;  // the ends of a 95 % interval are the 15th values from either side
+constexpr double kNormal95 = 1.959964;  // two-sided 95 % of the normal distribution
 
 }  // namespace
 
@@ -19,7 +19,9 @@ uint64_t Random::next() {
     return z ^ (z >> 31);
 }
 
-float Random::uniform() { return static_cast<float>(static_cast<double>(next() >> 40) * 0x1p-23 - 1.0); }
+float Random::uniform() {
+    return static_cast<float>(static_cast<double>(next() >> 40) * 0x1p-23 - 1.0);
+}
 
 double median_of(std::vector<double>& values) { return quantile_of(values, 0.5); }
 
@@ -41,12 +43,15 @@ Interval ratio_of(const std::vector<Quad>& quads, uint64_t seed) {
         for (int pair = 0; pair < 2; ++pair) logs.push_back(std::log(quad.b[pair] / quad.a[pair]));
     std::vector<double> sample = logs;
     const double center = median_of(sample);
-    const Interval logarithms = bootstrap_blocks(quads.size(), kResamples, seed, [&](const std::vector<size_t>& drawn) {
-        sample.clear();
-        for (const size_t i : drawn) sample.insert(sample.end(), {logs[2 * i], logs[2 * i + 1]});
-        return median_of(sample);
-    });
-    return {std::exp(center), std::exp(std::min(logarithms.low, center)), std::exp(std::max(logarithms.high, center))};
+    const Interval logarithms =
+        bootstrap_blocks(quads.size(), kResamples, seed, [&](const std::vector<size_t>& drawn) {
+            sample.clear();
+            for (const size_t i : drawn)
+                sample.insert(sample.end(), {logs[2 * i], logs[2 * i + 1]});
+            return median_of(sample);
+        });
+    return {std::exp(center), std::exp(std::min(logarithms.low, center)),
+            std::exp(std::max(logarithms.high, center))};
 }
 
 Interval geomean_of(const std::vector<Interval>& ratios) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bench's statistics: medians of paired log-ratios with intervals, geometric means, percentiles, bootstraps.
+// The bench's statistics: medians of paired log-ratios with intervals, geometric means,
+// percentiles, bootstraps.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ struct Interval {
     bool holds(double value) const { return low <= value && value <= high; }
 };
 
-/// One quad of segments in the order ABBA or BAAB: the times of both sides, in order of measurement.
+/// One quad of segments in the order ABBA or BAAB: the times of both sides, in order of
+/// measurement.
 struct Quad {
     double a[2] = {0, 0}, b[2] = {0, 0};
 };
@@ -24,16 +26,18 @@ double median_of(std::vector<double>& values);
 /// The value at `share` (0 to 1) of the sorted values, interpolated. Empty: 0. Reorders `values`.
 double quantile_of(std::vector<double>& values, double share);
 
-/// b / a from the median of the paired log-ratios (first with first, second with second); the interval is a bootstrap
-/// over quads (Efron 1979, percentile method), because the two pairs of a quad are not independent. O(quads * 600).
+/// b / a from the median of the paired log-ratios (first with first, second with second); the
+/// interval is a bootstrap over quads (Efron 1979, percentile method), because the two pairs of a
+/// quad are not independent. O(quads * 600).
 Interval ratio_of(const std::vector<Quad>& quads, uint64_t seed);
 
-/// The geometric mean of ratios with their intervals. Errors of single ratios (normal in the logarithm) add up
-/// independently: this is the interval of the mean of these cases, not of cases drawn anew. Empty: 1, 1, 1.
+/// The geometric mean of ratios with their intervals. Errors of single ratios (normal in the
+/// logarithm) add up independently: this is the interval of the mean of these cases, not of cases
+/// drawn anew. Empty: 1, 1, 1.
 Interval geomean_of(const std::vector<Interval>& ratios);
 
-/// The interval of statistic(sample) over resampled blocks (percentile method, `resamples` times). `statistic` gets the
-/// indices of the drawn blocks.
+/// The interval of statistic(sample) over resampled blocks (percentile method, `resamples` times).
+/// `statistic` gets the indices of the drawn blocks.
 Interval bootstrap_blocks(size_t blocks, int resamples, uint64_t seed,
                           const std::function<double(const std::vector<size_t>&)>& statistic);
 

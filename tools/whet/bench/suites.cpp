@@ -16,11 +16,12 @@
 namespace whet::bench {
 namespace {
 
-constexpr double kCompareSeconds = 1.2;   // with each peer
-constexpr double kControlSeconds = 0.8;   // with itself
-constexpr int kMostRepetitions = 3;       // of a case whose self-control misses 1
-constexpr double kMostDifference = 1e-3;  // of the largest magnitude: far above rounding, far below a wrong answer
-constexpr double kVisitSeconds = 15;      // for the background to pack a rotation of frozen weights
+constexpr double kCompareSeconds = 1.2;  // with each peer
+constexpr double kControlSeconds = 0.8;  // with itself
+constexpr int kMostRepetitions = 3;      // of a case whose self-control misses 1
+constexpr double kMostDifference =
+    1e-3;  // of the largest magnitude: far above rounding, far below a wrong answer
+constexpr double kVisitSeconds = 15;  // for the background to pack a rotation of frozen weights
 
 double bound_us(const Case& one, const Machine& machine) {
     const double by_peak = machine.peak_gflops > 0 ? one.flops() / machine.peak_gflops : 0;
@@ -31,9 +32,11 @@ double bound_us(const Case& one, const Machine& machine) {
 nlohmann::json settings_of(const Options& options, const Party& party) {
     nlohmann::json versions = nlohmann::json::object();
     for (const Peer& peer : party.peers) versions[peer.name] = peer.module->version_text();
-    return {{"suites", options.suites},   {"peers", options.peers},       {"threads", options.threads},
-            {"frozen", options.frozen},   {"numerics", options.numerics}, {"budget_seconds", options.budget_seconds},
-            {"only", options.only},       {"peer_versions", versions},    {"whet", whet_version()}};
+    return {{"suites", options.suites},     {"peers", options.peers},
+            {"threads", options.threads},   {"frozen", options.frozen},
+            {"numerics", options.numerics}, {"budget_seconds", options.budget_seconds},
+            {"only", options.only},         {"peer_versions", versions},
+            {"whet", whet_version()}};
 }
 
 }  // namespace
@@ -41,7 +44,8 @@ nlohmann::json settings_of(const Options& options, const Party& party) {
 void prepare_environment(const Options& options, const std::string& folder) {
     setenv("WHET_STORE", (folder + "/store.db").c_str(), 1);
     setenv("WHET_NUMERICS", options.numerics.c_str(), 1);
-    // The budget of a case is seconds of one core, whoever else is on this machine. A program keeps its own settings.
+    // The budget of a case is seconds of one core, whoever else is on this machine. A program keeps
+    // its own settings.
     if (options.command.empty()) setenv("WHET_BUDGET_CPU", "1", 0);
 }
 
@@ -71,11 +75,14 @@ std::vector<Case> load_cases(const Options& options) {
 std::vector<std::vector<Case>> by_family(const std::vector<Case>& cases) {
     std::vector<std::vector<Case>> families;
     for (const Case& one : cases) {
-        const auto found = std::find_if(families.begin(), families.end(), [&](const std::vector<Case>& family) {
-            return family.front().family() == one.family();
-        });
-        if (found == families.end()) families.push_back({one});
-        else found->push_back(one);
+        const auto found =
+            std::find_if(families.begin(), families.end(), [&](const std::vector<Case>& family) {
+                return family.front().family() == one.family();
+            });
+        if (found == families.end())
+            families.push_back({one});
+        else
+            found->push_back(one);
     }
     return families;
 }
@@ -88,10 +95,11 @@ FamilyRun::FamilyRun(const std::vector<Case>& cases, const Options& options, con
 
 size_t FamilyRun::add(const Case& one) {
     std::shared_ptr<const Weights> weights = shared_;
-    if (!weights) weights = std::make_shared<const Weights>(one, last_level_bytes_, options_.frozen);
+    if (!weights)
+        weights = std::make_shared<const Weights>(one, last_level_bytes_, options_.frozen);
     if (one.has_weights()) shared_ = weights;
-    sites_.push_back(std::make_unique<LiveSite>(one, weights, options_.frozen,
-                                                Original::make(one, party_.originals), party_.allocator));
+    sites_.push_back(std::make_unique<LiveSite>(
+        one, weights, options_.frozen, Original::make(one, party_.originals), party_.allocator));
     return sites_.size() - 1;
 }
 
@@ -104,12 +112,13 @@ std::vector<LiveSite*> FamilyRun::all() const {
 void FamilyRun::tune(double seconds, const std::string& label) {
     const std::vector<LiveSite*> sites = all();
     const ForgeFacts before = forge_facts();
-    tune_seconds_ = tune_live(sites, seconds * static_cast<double>(sites.size()), [&](double spent) {
-        char line[256];
-        std::snprintf(line, sizeof line, "%s: tuning, %.0f of %.0f s", label.c_str(), spent,
-                      seconds * static_cast<double>(sites.size()));
-        show_progress(line);
-    });
+    tune_seconds_ =
+        tune_live(sites, seconds * static_cast<double>(sites.size()), [&](double spent) {
+            char line[256];
+            std::snprintf(line, sizeof line, "%s: tuning, %.0f of %.0f s", label.c_str(), spent,
+                          seconds * static_cast<double>(sites.size()));
+            show_progress(line);
+        });
     const ForgeFacts after = forge_facts();
     const auto share = static_cast<double>(sites.size());
     tune_seconds_ /= share;
@@ -130,7 +139,8 @@ CaseResult FamilyRun::compare(size_t index, const Machine& machine) const {
     result.tune_seconds = tune_seconds_;
     const double difference = site.difference();
     if (!(difference <= kMostDifference))
-        throw std::runtime_error("case " + one.name + ": the answer differs from the original's by " +
+        throw std::runtime_error("case " + one.name +
+                                 ": the answer differs from the original's by " +
                                  std::to_string(difference) + " of the largest magnitude");
 
     const auto prepare = [&] { site.warm(); };
@@ -145,9 +155,10 @@ CaseResult FamilyRun::compare(size_t index, const Machine& machine) const {
         result.peers.clear();
         for (const Peer& peer : party_.peers) {
             char error[512] = "";
-            const Runnable runnable(peer.module->make(peer.name.c_str(), &one.shape, site.a(), copies.data(), count,
-                                                      site.weights().bias(), error, sizeof error),
-                                    RunnableDeleter{peer.module});
+            const Runnable runnable(
+                peer.module->make(peer.name.c_str(), &one.shape, site.a(), copies.data(), count,
+                                  site.weights().bias(), error, sizeof error),
+                RunnableDeleter{peer.module});
             if (!runnable) continue;  // a peer that has no such operator has no entry in this case
             int64_t copy = 0;
             const Side other = [&](int64_t calls) {
@@ -159,7 +170,8 @@ CaseResult FamilyRun::compare(size_t index, const Machine& machine) const {
             const Comparison comparison = bench::compare(whet, other, prepare, kCompareSeconds, 12);
             result.peers[peer.name] = {comparison.b_us, comparison.ratio};
         }
-        const int64_t calls = site.total_calls() - calls_before, missed = site.fallbacks() - fallbacks_before;
+        const int64_t calls = site.total_calls() - calls_before,
+                      missed = site.fallbacks() - fallbacks_before;
         result.served = 2 * missed < calls;
         result.control_holds = result.control.holds(1.0);
         if (result.control_holds) break;
@@ -188,7 +200,8 @@ std::set<std::pair<std::string, std::string>> names_of(const std::vector<CaseRes
 }
 
 /// The cases of a family that an earlier run has not measured.
-std::vector<Case> missing_of(const std::vector<Case>& family, const std::vector<CaseResult>& results) {
+std::vector<Case> missing_of(const std::vector<Case>& family,
+                             const std::vector<CaseResult>& results) {
     const auto done = names_of(results);
     std::vector<Case> missing;
     for (const Case& one : family)
@@ -196,7 +209,8 @@ std::vector<Case> missing_of(const std::vector<Case>& family, const std::vector<
     return missing;
 }
 
-int measure_family(const Options& options, const std::vector<Case>& cases, const std::string& label, Result& result) {
+int measure_family(const Options& options, const std::vector<Case>& cases, const std::string& label,
+                   Result& result) {
     const Party party = open_party(options);
     result.settings = settings_of(options, party);
     FamilyRun run(cases, options, party, result.machine.last_level_bytes);
@@ -229,8 +243,9 @@ void sort_as(const std::vector<Case>& cases, std::vector<CaseResult>& results) {
         });
         return found - cases.begin();
     };
-    std::stable_sort(results.begin(), results.end(),
-                     [&](const CaseResult& a, const CaseResult& b) { return position(a) < position(b); });
+    std::stable_sort(results.begin(), results.end(), [&](const CaseResult& a, const CaseResult& b) {
+        return position(a) < position(b);
+    });
 }
 
 }  // namespace
@@ -247,14 +262,16 @@ bool run_family_role(const Options& options, int* exit_code) {
     std::vector<Case> cases;
     for (const std::vector<Case>& one : by_family(load_cases(options)))
         if (one.front().family() == family)
-            cases = missing_of(one, options.resume ? read_cases(options.json) : std::vector<CaseResult>());
+            cases = missing_of(
+                one, options.resume ? read_cases(options.json) : std::vector<CaseResult>());
     *exit_code = cases.empty() ? kDone : measure_family(options, cases, label, result);
     if (!write_json(out, to_json(result))) *exit_code = kFailed;
     return true;
 }
 
-/// Every family is measured in a process of its own: what an earlier one left open (search, packed weights) cannot cost a
-/// later one anything, and one that crashes is one that fails. The store is empty at the start and theirs together.
+/// Every family is measured in a process of its own: what an earlier one left open (search, packed
+/// weights) cannot cost a later one anything, and one that crashes is one that fails. The store is
+/// empty at the start and theirs together.
 int bench_suites(const Options& options) {
     const std::vector<Case> cases = load_cases(options);
     const Party party = open_party(options);  // says at once when a peer is missing
@@ -272,18 +289,20 @@ int bench_suites(const Options& options) {
         const std::vector<Case> missing = missing_of(families[i], result.cases);
         if (missing.empty()) continue;
         const std::string family = missing.front().family();
-        const int status = run_self(options.arguments,
-                                    {{kFamily, family},
-                                     {kFamilyOut, out},
-                                     {kFamilyLabel, std::to_string(i + 1) + "/" + std::to_string(families.size())},
-                                     {kPeak, number_text(result.machine.peak_gflops)},
-                                     {kStream, number_text(result.machine.stream_gbs)}},
-                                    "");
+        const int status =
+            run_self(options.arguments,
+                     {{kFamily, family},
+                      {kFamilyOut, out},
+                      {kFamilyLabel, std::to_string(i + 1) + "/" + std::to_string(families.size())},
+                      {kPeak, number_text(result.machine.peak_gflops)},
+                      {kStream, number_text(result.machine.stream_gbs)}},
+                     "");
         const std::vector<CaseResult> measured = read_cases(out);
         std::remove(out.c_str());
         result.cases.insert(result.cases.end(), measured.begin(), measured.end());
         if (status != kDone && !stop_requested()) {
-            complain(family + ": not all cases were measured, the process ended with " + std::to_string(status));
+            complain(family + ": not all cases were measured, the process ended with " +
+                     std::to_string(status));
             failed = true;
         }
         sort_as(cases, result.cases);

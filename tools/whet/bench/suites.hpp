@@ -12,7 +12,8 @@
 
 namespace whet::bench {
 
-/// The peers of a run, the candidates for originals (torch and openblas where they can be opened) and the allocator.
+/// The peers of a run, the candidates for originals (torch and openblas where they can be opened)
+/// and the allocator.
 struct Party {
     std::vector<Peer> peers, originals;
     Allocator allocator{};
@@ -26,7 +27,8 @@ std::vector<Case> load_cases(const Options& options);
 /// The cases of one family under Whet; they share their weights.
 class FamilyRun {
 public:
-    FamilyRun(const std::vector<Case>& cases, const Options& options, const Party& party, double last_level_bytes);
+    FamilyRun(const std::vector<Case>& cases, const Options& options, const Party& party,
+              double last_level_bytes);
 
     /// Tunes all sites together, `seconds` for each.
     void tune(double seconds, const std::string& label);
@@ -41,7 +43,8 @@ public:
 private:
     const Options& options_;
     const Party& party_;
-    std::shared_ptr<const Weights> shared_;  ///< of an operator with weights; else every case has its own operand b
+    std::shared_ptr<const Weights>
+        shared_;  ///< of an operator with weights; else every case has its own operand b
     double last_level_bytes_;
     std::vector<std::unique_ptr<LiveSite>> sites_;
     double tune_seconds_ = 0, trials_ = 0, compiles_ = 0;  ///< a case's share
@@ -50,7 +53,8 @@ private:
 /// Families in the order of their first case.
 std::vector<std::vector<Case>> by_family(const std::vector<Case>& cases);
 
-/// What the environment of a run must hold before libwhet looks at it: an empty store, numerics, what was asked for.
+/// What the environment of a run must hold before libwhet looks at it: an empty store, numerics,
+/// what was asked for.
 void prepare_environment(const Options& options, const std::string& folder);
 
 }  // namespace whet::bench

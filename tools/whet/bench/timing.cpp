@@ -8,9 +8,10 @@
 namespace whet::bench {
 namespace {
 
-constexpr double kSegmentNs = 250e3;  // some 10,000 clock ticks: the clock's own cost is below 0.02 %
+constexpr double kSegmentNs =
+    250e3;  // some 10,000 clock ticks: the clock's own cost is below 0.02 %
 constexpr int64_t kMostCalls = 1 << 20;
-constexpr size_t kLeastQuads = 5;     // where a call is so long that the budget allows fewer
+constexpr size_t kLeastQuads = 5;  // where a call is so long that the budget allows fewer
 constexpr size_t kMostQuads = 1000;
 
 double segment_ns(const Side& side, int64_t calls, const std::function<void()>& prepare) {
@@ -33,7 +34,8 @@ int64_t calls_per_segment(const Side& side, const std::function<void()>& prepare
 
 }  // namespace
 
-Comparison compare(const Side& a, const Side& b, const std::function<void()>& prepare, double seconds, uint64_t seed) {
+Comparison compare(const Side& a, const Side& b, const std::function<void()>& prepare,
+                   double seconds, uint64_t seed) {
     const int64_t calls = std::min(calls_per_segment(a, prepare), calls_per_segment(b, prepare));
     const auto end = now_ns() + static_cast<int64_t>(seconds * 1e9);
     std::vector<Quad> quads;
@@ -62,7 +64,8 @@ double time_alone_ns(const Side& side, const std::function<void()>& prepare, dou
     const int64_t calls = calls_per_segment(side, prepare);
     const auto end = now_ns() + static_cast<int64_t>(seconds * 1e9);
     std::vector<double> samples;
-    while (samples.size() < 2 * kLeastQuads || now_ns() < end) samples.push_back(segment_ns(side, calls, prepare));
+    while (samples.size() < 2 * kLeastQuads || now_ns() < end)
+        samples.push_back(segment_ns(side, calls, prepare));
     return median_of(samples);
 }
 

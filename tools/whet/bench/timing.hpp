@@ -19,10 +19,12 @@ struct Comparison {
     size_t quads = 0;
 };
 
-/// Compares two sides for about `seconds`, at least five quads. `prepare` runs, untimed, before every segment (it warms
-/// activations); every segment makes as many calls as take about a fifth of a millisecond or more. Fixed ABBA is biased
-/// by one to two per cent (whatever the first side leaves behind), so the order turns from quad to quad.
-Comparison compare(const Side& a, const Side& b, const std::function<void()>& prepare, double seconds, uint64_t seed);
+/// Compares two sides for about `seconds`, at least five quads. `prepare` runs, untimed, before
+/// every segment (it warms activations); every segment makes as many calls as take about a fifth of
+/// a millisecond or more. Fixed ABBA is biased by one to two per cent (whatever the first side
+/// leaves behind), so the order turns from quad to quad.
+Comparison compare(const Side& a, const Side& b, const std::function<void()>& prepare,
+                   double seconds, uint64_t seed);
 
 /// The median time in nanoseconds of one call in segments, over about `seconds`.
 double time_alone_ns(const Side& side, const std::function<void()>& prepare, double seconds);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `whet bench tuner`: how many candidates a second are built, verified and timed, and what is left behind by them.
+// `whet bench tuner`: how many candidates a second are built, verified and timed, and what is left
+// behind by them.
 //
-// The suite's operations that take less than a millisecond are called as a live program would call them, and the default
-// search tunes them until it has timed the number of candidates that was asked for.
+// The suite's operations that take less than a millisecond are called as a live program would call
+// them, and the default search tunes them until it has timed the number of candidates that was
+// asked for.
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,12 +25,12 @@
 namespace whet::bench {
 namespace {
 
-constexpr double kLongestCallUs = 1000;       // operations above are left out
-// Of one core; ten times the bar: more is a failure, not patience. The forge runs at idle priority, so the clock on the
-// wall gets several times that.
+constexpr double kLongestCallUs = 1000;  // operations above are left out
+// Of one core; ten times the bar: more is a failure, not patience. The forge runs at idle priority,
+// so the clock on the wall gets several times that.
 constexpr double kMostSecondsPerCandidate = 0.1;
 constexpr double kLeastSeconds = 10, kWallOverCpu = 5;
-constexpr double kWarmUpShare = 0.2;          // of the candidates, before memory is watched
+constexpr double kWarmUpShare = 0.2;  // of the candidates, before memory is watched
 
 /// One look at the forge.
 struct Sample {
@@ -39,7 +41,8 @@ double private_bytes_of(int64_t pid) {
     std::ifstream file("/proc/" + std::to_string(pid) + "/smaps_rollup");
     double kilobytes = 0, sum = 0;
     for (std::string word; file >> word;)
-        if ((word == "Private_Clean:" || word == "Private_Dirty:") && file >> kilobytes) sum += kilobytes * 1024;
+        if ((word == "Private_Clean:" || word == "Private_Dirty:") && file >> kilobytes)
+            sum += kilobytes * 1024;
     return sum;
 }
 
@@ -50,7 +53,8 @@ double mappings_of(int64_t pid) {
     return lines;
 }
 
-/// Bytes per candidate: the slope through all pairs of samples (Theil 1950, Sen 1968), which single jumps do not move.
+/// Bytes per candidate: the slope through all pairs of samples (Theil 1950, Sen 1968), which single
+/// jumps do not move.
 double slope_of(const std::vector<Sample>& samples) {
     std::vector<double> slopes;
     for (size_t i = 0; i < samples.size(); ++i)
@@ -62,9 +66,12 @@ double slope_of(const std::vector<Sample>& samples) {
 }
 
 double original_us(LiveSite& site) {
-    return time_alone_ns([&](int64_t calls) {
-               for (int64_t i = 0; i < calls; ++i) site.call_original();
-           }, [&] { site.warm(); }, 0.02) * 1e-3;
+    return time_alone_ns(
+               [&](int64_t calls) {
+                   for (int64_t i = 0; i < calls; ++i) site.call_original();
+               },
+               [&] { site.warm(); }, 0.02) *
+           1e-3;
 }
 
 }  // namespace
@@ -89,11 +96,13 @@ int bench_tuner(const Options& options) {
         complain("no operation of the suite takes less than a millisecond");
         return kFailed;
     }
-    // Counted from the first trial on: before it come the first plans of all operations, which are no trials.
+    // Counted from the first trial on: before it come the first plans of all operations, which are
+    // no trials.
     ForgeFacts start = forge_facts();
     std::vector<Sample> samples;
     const int64_t begin = now_ns();
-    const double limit = kMostSecondsPerCandidate * static_cast<double>(options.candidates) + kLeastSeconds;
+    const double limit =
+        kMostSecondsPerCandidate * static_cast<double>(options.candidates) + kLeastSeconds;
     ForgeFacts facts = start;
     while (!stop_requested() && facts.trials - start.trials < options.candidates &&
            facts.forge_cpu_seconds - start.forge_cpu_seconds < limit &&
@@ -102,14 +111,16 @@ int bench_tuner(const Options& options) {
         facts = forge_facts();
         if (start.trials == 0 && facts.trials > 0) start = facts;
         const int64_t done = facts.trials - start.trials;
-        show_progress(std::to_string(done) + " of " + std::to_string(options.candidates) + " candidates");
+        show_progress(std::to_string(done) + " of " + std::to_string(options.candidates) +
+                      " candidates");
         const int64_t pid = facts.pid > 0 ? facts.pid : getpid();
         if (static_cast<double>(done) >= kWarmUpShare * static_cast<double>(options.candidates))
             samples.push_back({static_cast<double>(done), private_bytes_of(pid), mappings_of(pid)});
     }
     const double cpu_seconds = facts.forge_cpu_seconds - start.forge_cpu_seconds;
     const auto trials = static_cast<double>(facts.trials - start.trials);
-    const auto without = static_cast<double>(facts.trials_without_compile - start.trials_without_compile);
+    const auto without =
+        static_cast<double>(facts.trials_without_compile - start.trials_without_compile);
     nlohmann::json document{
         {"trials", trials},
         {"trials_per_s", cpu_seconds > 0 ? trials / cpu_seconds : 0.0},
@@ -117,15 +128,16 @@ int bench_tuner(const Options& options) {
         {"build_ms_p50", facts.build_ms_p50},
         {"build_ms_p95", facts.build_ms_p95},
         {"bytes_per_candidate", slope_of(samples)},
-        {"mappings_growth", samples.empty() ? 0.0 : samples.back().mappings - samples.front().mappings},
+        {"mappings_growth",
+         samples.empty() ? 0.0 : samples.back().mappings - samples.front().mappings},
         {"cpu_seconds", cpu_seconds},
         {"wall_seconds", static_cast<double>(now_ns() - begin) * 1e-9},
         {"operations", sites.size()},
         {"forge", options.forge}};
     const int finished = finish_flat(options, document.dump());
     if (trials >= static_cast<double>(options.candidates)) return finished;
-    complain("only " + std::to_string(static_cast<int64_t>(trials)) + " of " + std::to_string(options.candidates) +
-             " candidates were timed");
+    complain("only " + std::to_string(static_cast<int64_t>(trials)) + " of " +
+             std::to_string(options.candidates) + " candidates were timed");
     return kFailed;
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// `whet bench unseen`: linear families tuned at the suite's row counts, then measured at others without a further trial.
+// `whet bench unseen`: linear families tuned at the suite's row counts, then measured at others
+// without a further trial.
 #include <chrono>
 #include <cstdio>
 #include <stdexcept>
@@ -25,8 +26,9 @@ Case with_rows(const Case& one, int64_t rows) {
     return other;
 }
 
-/// Calls the new row counts until a plan answers each: their family's, or a first one that was never timed. Tuning has to
-/// run for that; it stops at once afterwards. The trials in that time are in the result ("further_trials").
+/// Calls the new row counts until a plan answers each: their family's, or a first one that was
+/// never timed. Tuning has to run for that; it stops at once afterwards. The trials in that time
+/// are in the result ("further_trials").
 void settle(const std::vector<LiveSite*>& sites) {
     whet_resume();
     const int64_t end = now_ns() + static_cast<int64_t>(kSettleSeconds * 1e9);
@@ -53,8 +55,11 @@ int bench_unseen(const Options& options) {
     result.machine = describe_machine();
     show_progress("measuring this machine");
     measure_machine(result.machine, options.threads);
-    result.settings = {{"form", "unseen"}, {"suites", options.suites}, {"frozen", options.frozen},
-                       {"threads", options.threads}, {"budget_seconds", options.budget_seconds},
+    result.settings = {{"form", "unseen"},
+                       {"suites", options.suites},
+                       {"frozen", options.frozen},
+                       {"threads", options.threads},
+                       {"budget_seconds", options.budget_seconds},
                        {"numerics", options.numerics}};
     bool failed = false;
     for (const std::vector<Case>& family : by_family(cases)) {
@@ -66,7 +71,8 @@ int bench_unseen(const Options& options) {
         const int64_t trials = forge_facts().trials;
         std::vector<LiveSite*> unseen;
         const size_t first = run.size();
-        for (const int64_t rows : kUnseenRows) unseen.push_back(&run.site(run.add(with_rows(family.front(), rows))));
+        for (const int64_t rows : kUnseenRows)
+            unseen.push_back(&run.site(run.add(with_rows(family.front(), rows))));
         settle(unseen);
         for (size_t index = first; index < run.size() && !stop_requested(); ++index) {
             show_progress(run.site(index).one().name + ": timing");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// `whet bench warm`: from the first call of a fresh process to N plans published, out of a filled store.
+// `whet bench warm`: from the first call of a fresh process to N plans published, out of a filled
+// store.
 //
-// Two children of this tool do the work: the first tunes N products into a store until all are served and ends; the
-// second, with WHET_TUNE=off, calls the same products and takes the time until a plan answers each. Neither LibTorch nor
-// any peer is in the second one.
+// Two children of this tool do the work: the first tunes N products into a store until all are
+// served and ends; the second, with WHET_TUNE=off, calls the same products and takes the time until
+// a plan answers each. Neither LibTorch nor any peer is in the second one.
 #include <dirent.h>
 #include <unistd.h>
 
@@ -34,10 +35,11 @@ namespace whet::bench {
 namespace {
 
 constexpr double kFillSecondsPerPlan = 2.0;  // at most, of tuning into the store
-constexpr double kSaveSeconds = 4.0;         // after the first trial: by then every first plan was timed and stored
-constexpr double kWarmSeconds = 20;          // wait for the plans of a warm start at most
+constexpr double kSaveSeconds =
+    4.0;  // after the first trial: by then every first plan was timed and stored
+constexpr double kWarmSeconds = 20;  // wait for the plans of a warm start at most
 constexpr auto kBetweenRounds = std::chrono::microseconds(100);  // a program does other work too
-constexpr const char* kRole = "BENCH_WARM_ROLE";  // what a child of this tool does
+constexpr const char* kRole = "BENCH_WARM_ROLE";                 // what a child of this tool does
 
 /// Products that differ in depth, so that each is a family and a plan of its own.
 Case product(int64_t index) {
@@ -80,18 +82,22 @@ struct Workload {
         auto& self = *static_cast<Workload*>(user);
         self.missed = true;
         if (self.compute)
-            compute_reference(self.current->one.shape, self.dst.get(), self.a.get(), self.b.get(), nullptr);
+            compute_reference(self.current->one.shape, self.dst.get(), self.a.get(), self.b.get(),
+                              nullptr);
     }
     static void background(const whet_op*, void* const* operands, void* context) {
-        compute_reference(static_cast<const Entry*>(context)->one.shape, static_cast<float*>(operands[WHET_DST]),
-                          static_cast<const float*>(operands[WHET_A]), static_cast<const float*>(operands[WHET_B]),
-                          nullptr);
+        compute_reference(static_cast<const Entry*>(context)->one.shape,
+                          static_cast<float*>(operands[WHET_DST]),
+                          static_cast<const float*>(operands[WHET_A]),
+                          static_cast<const float*>(operands[WHET_B]), nullptr);
     }
 
     bool open() {
         for (Entry& entry : entries) {
             whet_op op;
-            if (describe(entry.one, false, &op) != WHET_OK || whet_site_get(&op, &entry.site) != WHET_OK) return false;
+            if (describe(entry.one, false, &op) != WHET_OK ||
+                whet_site_get(&op, &entry.site) != WHET_OK)
+                return false;
             whet_site_set_original(entry.site, background, &entry);
         }
         return true;
@@ -105,7 +111,8 @@ struct Workload {
                 void* operands[3] = {dst.get(), a.get(), b.get()};
                 current = &entry;
                 missed = false;
-                if (whet_site_call(entry.site, operands, 3, on_miss, this) == WHET_OK) entry.served = !missed;
+                if (whet_site_call(entry.site, operands, 3, on_miss, this) == WHET_OK)
+                    entry.served = !missed;
             }
             served += entry.served;
         }
@@ -117,7 +124,9 @@ struct Workload {
 bool maps_llvm(const std::string& pid) {
     std::ifstream file("/proc/" + pid + "/maps");
     for (std::string line; std::getline(file, line);)
-        if (line.find("libwhet_llvm") != std::string::npos || line.find("libLLVM") != std::string::npos) return true;
+        if (line.find("libwhet_llvm") != std::string::npos ||
+            line.find("libLLVM") != std::string::npos)
+            return true;
     return false;
 }
 
@@ -142,14 +151,19 @@ int fill(int64_t plans) {
     int64_t served = 0, searching_since = 0;
     while (now_ns() < end && !stop_requested()) {
         served = work.round();
-        show_progress("filling the store: " + std::to_string(served) + " of " + std::to_string(plans) + " plans");
-        if (served == plans && searching_since == 0 && forge_facts().trials > 0) searching_since = now_ns();
-        if (searching_since > 0 && static_cast<double>(now_ns() - searching_since) > kSaveSeconds * 1e9) break;
+        show_progress("filling the store: " + std::to_string(served) + " of " +
+                      std::to_string(plans) + " plans");
+        if (served == plans && searching_since == 0 && forge_facts().trials > 0)
+            searching_since = now_ns();
+        if (searching_since > 0 &&
+            static_cast<double>(now_ns() - searching_since) > kSaveSeconds * 1e9)
+            break;
         if (served == plans && whet_drain(0) == WHET_OK) break;
         std::this_thread::sleep_for(std::chrono::milliseconds(served == plans ? 50 : 5));
     }
     if (served == plans) return kDone;
-    complain("only " + std::to_string(served) + " of " + std::to_string(plans) + " products were tuned into the store");
+    complain("only " + std::to_string(served) + " of " + std::to_string(plans) +
+             " products were tuned into the store");
     return served > 0 ? kDone : kFailed;
 }
 
@@ -158,7 +172,8 @@ int measure(int64_t plans) {
     const int64_t begin = now_ns();
     if (!work.open()) return kFailed;
     int64_t served = 0, last = begin;
-    for (int64_t best = 0; served < plans && now_ns() - begin < static_cast<int64_t>(kWarmSeconds * 1e9);) {
+    for (int64_t best = 0;
+         served < plans && now_ns() - begin < static_cast<int64_t>(kWarmSeconds * 1e9);) {
         served = work.round();
         if (served > best) last = now_ns();
         best = served;
@@ -194,7 +209,8 @@ int bench_warm(const Options& options) {
         return kFailed;
     }
     if (status != kDone)
-        complain("only " + document["plans"].dump() + " of " + std::to_string(options.plans) + " plans came");
+        complain("only " + document["plans"].dump() + " of " + std::to_string(options.plans) +
+                 " plans came");
     const int finished = finish_flat(options, document.dump());
     return status == kDone ? finished : kFailed;
 }

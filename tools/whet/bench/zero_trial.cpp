@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// `whet bench zero-trial`: how good the first plan is, before any trial, against the plan after the budget.
+// `whet bench zero-trial`: how good the first plan is, before any trial, against the plan after the
+// budget.
 //
-// The two are never there at once, so each is compared side by side with the original; the original cancels out.
+// The two are never there at once, so each is compared side by side with the original; the original
+// cancels out.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -46,16 +48,19 @@ Interval quotient(const Interval& first, const Interval& tuned) {
 }  // namespace
 
 int bench_zero_trial(const Options& options) {
-    setenv("WHET_FORCE", "whet", 0);  // plan against plan: the first one serves whatever the original's time is
+    setenv("WHET_FORCE", "whet",
+           0);  // plan against plan: the first one serves whatever the original's time is
     const std::vector<Case> cases = load_cases(options);
     const Party party = open_party(options);
     const Machine machine = describe_machine();
     nlohmann::json rows = nlohmann::json::array();
     std::vector<Interval> ratios;
-    std::printf("%-24s %12s %12s  %s\n", "case", "first us", "tuned us", "tuned / first [low, high]");
+    std::printf("%-24s %12s %12s  %s\n", "case", "first us", "tuned us",
+                "tuned / first [low, high]");
     for (size_t i = 0; i < cases.size() && !stop_requested(); ++i) {
         const Case& one = cases[i];
-        const std::string label = std::to_string(i + 1) + "/" + std::to_string(cases.size()) + " " + one.name;
+        const std::string label =
+            std::to_string(i + 1) + "/" + std::to_string(cases.size()) + " " + one.name;
         show_progress(label + ": first plan");
         FamilyRun run({one}, options, party, machine.last_level_bytes);
         LiveSite& site = run.site(0);
@@ -77,15 +82,22 @@ int bench_zero_trial(const Options& options) {
         const Interval ratio = quotient(first.ratio, tuned.ratio);
         if (tuned.a_us >= 1.0) ratios.push_back(ratio);
         show_progress("");
-        std::printf("%-24s %12.2f %12.2f  %.3f [%.3f, %.3f]\n", one.name.c_str(), first.a_us, tuned.a_us, ratio.ratio,
-                    ratio.low, ratio.high);
+        std::printf("%-24s %12.2f %12.2f  %.3f [%.3f, %.3f]\n", one.name.c_str(), first.a_us,
+                    tuned.a_us, ratio.ratio, ratio.low, ratio.high);
         std::fflush(stdout);
-        rows.push_back({{"name", one.name}, {"served", "whet"}, {"first_us", first.a_us}, {"tuned_us", tuned.a_us},
-                        {"ratio", ratio.ratio}, {"low", ratio.low}, {"high", ratio.high}});
+        rows.push_back({{"name", one.name},
+                        {"served", "whet"},
+                        {"first_us", first.a_us},
+                        {"tuned_us", tuned.a_us},
+                        {"ratio", ratio.ratio},
+                        {"low", ratio.low},
+                        {"high", ratio.high}});
     }
     const Interval mean = geomean_of(ratios);
-    std::printf("geomean %.3f [%.3f, %.3f] of %zu cases\n", mean.ratio, mean.low, mean.high, ratios.size());
-    const nlohmann::json document{{"geomean", mean.ratio}, {"low", mean.low}, {"high", mean.high}, {"cases", rows}};
+    std::printf("geomean %.3f [%.3f, %.3f] of %zu cases\n", mean.ratio, mean.low, mean.high,
+                ratios.size());
+    const nlohmann::json document{
+        {"geomean", mean.ratio}, {"low", mean.low}, {"high", mean.high}, {"cases", rows}};
     if (!write_json(options.json, document)) {
         complain("cannot write " + options.json);
         return kFailed;

@@ -36,11 +36,12 @@ struct Gains {
 /// added, times averaged over calls. Reports that cannot be read are skipped.
 Gains merge_reports(const std::vector<std::string>& reports);
 
-/// Puts the shapes of one family (products that differ only in m) into one row each, "m=5..126"; times are averaged over
-/// the calls of the shapes for which both are known.
+/// Puts the shapes of one family (products that differ only in m) into one row each, "m=5..126";
+/// times are averaged over the calls of the shapes for which both are known.
 std::vector<GainRow> family_rows(const std::vector<GainRow>& rows);
 
-/// Draws the table, by family when there are more shapes than rows: a sentence of totals, then at most `max_rows` rows, then what was left out.
+/// Draws the table, by family when there are more shapes than rows: a sentence of totals, then at
+/// most `max_rows` rows, then what was left out.
 std::string gains_text(const Gains& gains, std::size_t max_rows);
 /// The same as a page without scripts or outside files.
 std::string gains_html(const Gains& gains);
