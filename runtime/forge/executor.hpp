@@ -79,6 +79,9 @@ public:
     /// before.
     virtual TrialResult trial(const whet_op& op, const Candidate& candidate,
                               const Candidate* incumbent, const TrialOptions& options) = 0;
+    /// Verifies microkernels one by one, alone, against their definition (kernel_check.hpp): about a
+    /// millisecond each. The reason names the first that fails.
+    virtual TrialResult check_kernels(const std::vector<KernelRef>& kernels) = 0;
     /// Measures peak and bandwidth, with a compute-bound tile microkernel (null: scalar code, for
     /// portable). About 0.3 s.
     virtual base::Result<MachineRecord> measure_machine(const BuiltKernel* kernel) = 0;

@@ -15,6 +15,7 @@
 #include "jit/plan/prove.hpp"
 #include "jit/sketch/space.hpp"
 #include "runtime/forge/executor.hpp"
+#include "runtime/forge/kernel_check.hpp"
 #include "runtime/forge/op_context.hpp"
 #include "runtime/forge/paired_timer.hpp"
 
@@ -172,6 +173,7 @@ public:
         _mm_setcsr(mxcsr);
         return result;
     }
+    TrialResult check_kernels(const std::vector<KernelRef>& kernels) override;
     base::Result<MachineRecord> measure_machine(const BuiltKernel* kernel) override;
     bool contained() const override { return false; }
     double outside_cpu_seconds() const override { return 0; }
@@ -368,6 +370,34 @@ TrialResult LocalExecutor::run_trial(const whet_op& op, const Candidate& candida
         return result;
     }
     measure(**context, *runnable, &*other, options, result);
+    return result;
+}
+
+TrialResult LocalExecutor::check_kernels(const std::vector<KernelRef>& kernels) {
+    const uint32_t mxcsr = _mm_getcsr();
+    _mm_setcsr(settings_.mxcsr);
+    const int64_t cpu = base::thread_cpu_ns();
+    TrialResult result;
+    result.verdict = Verdict::right;
+    code_.begin_group();
+    for (const KernelRef& kernel : kernels) {
+        if (!kernel->proven && !guarded_) {
+            result.verdict = Verdict::failed;
+            result.reason = "the code is not proven and this forge cannot contain it";
+            break;
+        }
+        auto function = code_.load(kernel->id, kernel->blob);
+        auto checked = function ? check_microkernel(kernel->blob.spec, *function, guarded_,
+                                                    settings_.seed)
+                                : base::Result<void>(function.error());
+        if (checked) continue;
+        result.verdict =
+            checked.error().code == Code::verify_failed ? Verdict::wrong : Verdict::failed;
+        result.reason = checked.error().message;
+        break;
+    }
+    result.cpu_seconds = static_cast<double>(base::thread_cpu_ns() - cpu) * 1e-9;
+    _mm_setcsr(mxcsr);
     return result;
 }
 

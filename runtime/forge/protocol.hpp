@@ -177,6 +177,7 @@ enum class OfferKind : uint32_t {
     zero_trial = 1,  ///< the analytical plan from prebuilt microkernels, verified, not timed against others
     tuned = 2,       ///< beat the incumbent in paired timings
     stored = 3,      ///< from the store (own blobs)
+    lent = 4,        ///< the plan of its family's nearest row count: microkernels verified alone, not run as a whole
 };
 struct OfferMessage {
     SiteId site = 0;

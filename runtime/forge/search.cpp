@@ -76,6 +76,7 @@ void Workshop::plan_heaviest(std::deque<SiteId>::iterator heaviest) {
 
 bool Workshop::step() {
     ++turn_;
+    if (lend_fresh()) return true;
     const bool may_search = settings_.options.tune == base::Tune::on && may_try();
     const bool searching =
         may_search && std::any_of(sites_.begin(), sites_.end(), [](const auto& entry) {
@@ -95,7 +96,7 @@ bool Workshop::step() {
     if (!may_search) return false;
     Site* next = nullptr;
     for (const auto& [id, site] : sites_) {
-        if (site->stage != Site::Stage::served) continue;
+        if (site->stage != Site::Stage::served && !outgrown(*site)) continue;
         if (next == nullptr || site->total_ns > next->total_ns) next = site.get();
     }
     if (next != nullptr && (!searching || turn_ % kOpenTurn == 1)) {
@@ -228,6 +229,8 @@ void Workshop::decide_layout(Site& site) {
         other->has_best = false;
         other->timed = false;
         other->best = {};
+        other->lendable.clear();
+        if (other->stage == Site::Stage::lent) other->stage = Site::Stage::fresh;
         fresh_.push_back(id);
     }
 }

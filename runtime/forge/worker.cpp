@@ -36,12 +36,13 @@ constexpr size_t kMaxMessage =
 constexpr size_t kKernelsHeld = 256;  ///< microkernels a worker keeps; then both sides begin anew
 constexpr double kBaseLimitSeconds =
     1;  ///< CPU time of a trial of a small operation, reference included
+constexpr double kKernelLimitSeconds = 0.5;  ///< more for each microkernel that is checked alone
 constexpr double kSlowestGflops = 1;  ///< a candidate slower than this is as good as hung
 constexpr double kRunsPerTrial = 64;  ///< whole runs of the operation that a trial may take
 constexpr int kRealTimeFactor =
     30;  ///< wall time against CPU time: an idle-priority worker may wait long
 
-enum class Command : uint32_t { trial = 1, machine = 2 };
+enum class Command : uint32_t { trial = 1, machine = 2, kernels = 3 };
 
 struct DeathNotice {
     pid_t pid;
@@ -161,6 +162,10 @@ private:
                 executor_->measure_machine(kernels.empty() ? nullptr : kernels[0].get());
             body.put<uint8_t>(record.has_value());
             body.put(record ? *record : MachineRecord{});
+        } else if (command == Command::kernels) {
+            const auto kernels = get_kernels(reader, kernels_);
+            if (!reader.ok()) return false;
+            put_result(body, executor_->check_kernels(kernels));
         } else {
             const auto op = reader.get<whet_op>();
             const auto options = reader.get<TrialOptions>();
@@ -269,14 +274,15 @@ public:
             request.put(incumbent->schedule);
             put_kernels(request, incumbent->kernels, sent_);
         }
-        TrialResult result;
-        auto reply = exchange(request, limit, &result);
-        if (!reply) {
-            if (result.reason.empty()) result.reason = reply.error().message;
-            return result;
-        }
-        Reader reader(reply->data(), reply->size());
-        return get_result(reader);
+        return result_of(request, limit);
+    }
+
+    TrialResult check_kernels(const std::vector<KernelRef>& kernels) override {
+        const double limit =
+            kBaseLimitSeconds + kKernelLimitSeconds * static_cast<double>(kernels.size());
+        Writer request = begin(Command::kernels, limit);
+        put_kernels(request, kernels, sent_);
+        return result_of(request, limit);
     }
 
     base::Result<MachineRecord> measure_machine(const BuiltKernel* kernel) override {
@@ -298,6 +304,17 @@ public:
     }
 
 private:
+    TrialResult result_of(const Writer& request, double limit) {
+        TrialResult result;
+        auto reply = exchange(request, limit, &result);
+        if (!reply) {
+            if (result.reason.empty()) result.reason = reply.error().message;
+            return result;
+        }
+        Reader reader(reply->data(), reply->size());
+        return get_result(reader);
+    }
+
     Writer begin(Command command, double limit) {
         Writer request;
         request.put(++sequence_);

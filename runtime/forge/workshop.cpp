@@ -136,6 +136,7 @@ void Workshop::add_site(const SiteMessage& message) {
     }
     Site& added = *site;
     sites_.emplace(message.site, std::move(site));
+    families_[message.family].sites.push_back(&added);
     if (auto fits = check_operands(
             added.op,
             static_cast<size_t>(settings_.options.budget_memory_bytes.value_or(512 << 20)));
@@ -171,13 +172,18 @@ bool Workshop::offer_stored(Site& site) {
     site.low = plan->low;
     site.high = plan->high;
     site.served = plan->state == PlanState::adopted;
-    site.stage = plan->trials >= kSettledTrials ? Site::Stage::rested : Site::Stage::served;
+    const bool was_lent = plan->time_ns == 0 && plan->trials == 0;
+    site.stage = was_lent                        ? Site::Stage::lent
+                 : plan->trials >= kSettledTrials ? Site::Stage::rested
+                                                  : Site::Stage::served;
     send_offer(site, OfferKind::stored, plan->state == PlanState::adopted);
     return true;
 }
 
 void Workshop::set_profile(const ProfileMessage& message) {
+    total_ns_ = 0;
     for (const ProfileEntry& entry : message.entries) {
+        total_ns_ += entry.total_ns;
         Site* site = find_site(entry.site);
         if (site == nullptr) continue;
         site->calls_per_s = entry.recent_calls_per_s;
@@ -317,6 +323,11 @@ void Workshop::send_offer(Site& site, OfferKind kind, bool served_before) {
     offer.bound_ns = site.bound_ns;
     offer.served_before = served_before;
     site.offered_ns = site.best_ns;
+    if (site.stage == Site::Stage::lent) {
+        site.lendable.clear();
+    } else if (kind != OfferKind::tuned) {
+        site.lendable = offer.schedule;  // of tuned ones those that the program adopts
+    }
     outbox_.offer(offer);
     if (!settings_.options.dump_directory.empty()) dump(site);
 }
@@ -394,6 +405,10 @@ void Workshop::take_verdict(const VerdictMessage& message) {
                 site->served = true;
                 save(*site);
             }
+            if (site->stage != Site::Stage::lent && site->planted.empty()) {
+                site->lendable = message.schedule;
+                lend_again(*site);
+            }
             break;
         case VerdictKind::declined:
             // Right, and the forge's own best: later wins are still measured against it, but it is
@@ -402,6 +417,7 @@ void Workshop::take_verdict(const VerdictMessage& message) {
                 (void)store_->set_state(site->op, message.schedule, PlanState::declined);
             break;
         case VerdictKind::rolled_back: {
+            site->lendable.clear();
             auto schedule = jit::Schedule::parse(message.schedule);
             if (schedule) site->refused.insert(jit::hash_of(*schedule));
             if (store_ != nullptr)
@@ -409,6 +425,7 @@ void Workshop::take_verdict(const VerdictMessage& message) {
             break;
         }
         case VerdictKind::wrong:
+            site->lendable.clear();
             ++rejected_wrong_;
             ++site->rejected;
             outbox_.log(base::Level::warning,
@@ -533,6 +550,7 @@ StatusMessage Workshop::status() const {
     for (const auto& [id, site] : sites_) {
         const bool settled =
             site->stage == Site::Stage::closed || site->stage == Site::Stage::rested ||
+            (site->stage == Site::Stage::lent && !outgrown(*site)) ||
             (site->task >= 0 && policy_->settled(site->task) && site->deferred.empty());
         settled ? ++status.sites_settled : ++status.sites_open;
     }

@@ -45,6 +45,7 @@ struct WorkshopSettings {
 struct Site {
     enum class Stage : uint8_t {
         fresh,   ///< nothing was tried
+        lent,    ///< has the schedule of its family's nearest searched row count
         served,  ///< a plan was offered (or none can be)
         rested,  ///< served from the store, with a long search behind it: left alone until the
                  ///< program's load grows
@@ -74,12 +75,14 @@ struct Site {
     std::deque<policy::Proposal> again;        ///< promising ones that a noisy moment left open
     std::unordered_set<uint64_t> tried_again;  ///< schedule hashes: once each
     std::string planted;                       ///< schedule of a planted candidate that was offered
+    std::string lendable;  ///< a schedule of its own that the program has or may have
 };
 
 /// Sites that differ only in symbolic extents share the packed layout of a frozen operand.
 struct Family {
     uint64_t layout = 0;  ///< PackLayout.id of the frozen B; 0: not chosen, or nothing is frozen
     bool decided = false;
+    std::vector<Site*> sites;
 };
 
 /// Does the work step by step on the calling thread; not thread-safe.
@@ -124,6 +127,20 @@ private:
         int compiled = 0;
     };
     bool zero_trial(Site& site);
+
+    // lend.cpp: one search serves the row counts around it
+    /// The searched site of the family that is nearest in rows, within kNearOctaves; or null.
+    Site* leader_of(const Site& site) const;
+    /// Offers the nearest leader's schedule, its microkernels verified alone. False: there is none,
+    /// or it does not fit.
+    bool lend(Site& site);
+    /// Lends to one of the fresh sites that have a leader near; false when there is none.
+    bool lend_fresh();
+    /// After a leader's plan was adopted: its followers are due for it.
+    void lend_again(const Site& leader);
+    base::Result<void> check_alone(const Site& site, const Candidate& candidate);
+    /// A lent site that costs so much that it deserves a search of its own.
+    bool outgrown(const Site& site) const;
     bool offer_stored(Site& site);
     void plan_heaviest(std::deque<SiteId>::iterator heaviest);
     bool open_site(Site& site);
@@ -163,6 +180,8 @@ private:
     std::map<SiteId, Family> families_;
     std::unordered_map<int, Site*> site_of_task_;
     std::deque<SiteId> fresh_;
+    std::unordered_set<uint64_t> checked_alone_;  ///< ids of microkernels
+    double total_ns_ = 0;                         ///< of all sites, by the last profile
     uint64_t turn_ = 0;  ///< steps so far
     base::UniqueFd measure_lock_;
     bool log_trials_ = false;  ///< WHET_LOG asks for every candidate

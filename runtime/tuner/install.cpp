@@ -35,21 +35,18 @@ constexpr double kRegretUnpaired = 0.8;  // where no fresh timing is possible
 constexpr int64_t kWatchPauseNs = 10'000'000'000;  // between two fresh timings of a family
 constexpr uint64_t kLeastLiveSamples = 16;
 constexpr size_t kOffersInOneRound = 4;
-constexpr size_t kMostBorrowed = 32;  // schedules lent in one round
-
-double log2_distance(int64_t a, int64_t b) {
-    return std::fabs(std::log2(static_cast<double>(std::max<int64_t>(a, 1))) -
-                     std::log2(static_cast<double>(std::max<int64_t>(b, 1))));
-}
 
 }  // namespace
 
 void Tuner::handle_offers(Lock& lock) {
     // What served before is only bound and published; the others are timed, a few in one round.
-    for (size_t timed = 0; !offers_.empty() && (offers_.front().served_before ||
+    const auto only_bound = [](const forge::OfferMessage& offer) {
+        return offer.served_before || offer.kind == forge::OfferKind::lent;
+    };
+    for (size_t timed = 0; !offers_.empty() && (only_bound(offers_.front()) ||
                                                 (timed < kOffersInOneRound &&
                                                  base::steady_ns() >= offers_not_before_ns_));) {
-        timed += offers_.front().served_before ? 0 : 1;
+        timed += only_bound(offers_.front()) ? 0 : 1;
         const forge::OfferMessage offer = std::move(offers_.front());
         offers_.pop_front();
         for (auto& state : sites_) {
@@ -75,7 +72,7 @@ void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& l
         verdict(state, VerdictKind::adopted, offer.schedule, 1);
         return;
     }
-    auto record = make_record(state.site->op, offer.schedule, &offer.blobs);
+    auto record = make_record(state.site->op, offer.schedule, offer.blobs);
     if (!record) {
         base::log_event(base::Level::info, "tuner", "offer not usable",
                         {{"op", operation_text(state.site->op)}, {"why", record.error().message}});
@@ -97,7 +94,9 @@ void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& l
         if (state.current) {
             begin_trial(state);
         } else {
-            publish(state, state.pending->record, "its family is served by Whet");
+            publish(state, state.pending->record,
+                    offer.kind == forge::OfferKind::lent ? "the plan of a row count nearby"
+                                                         : "its family is served by Whet");
             verdict(state, VerdictKind::adopted, offer.schedule, offer.ratio);
             state.pending.reset();
         }
@@ -110,43 +109,28 @@ void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& l
         return;
     }
     if (runtime_.options.force == "original") return;
+    // Its family is decided by the sites that are searched.
+    if (offer.kind == forge::OfferKind::lent) return;
     time_against_original(state, lock);
     if (state.pending) decide_family(family, base::steady_ns());
 }
 
-base::Result<jit::MicrokernelFunction> Tuner::function_for(const jit::MicrokernelSpec& spec,
-                                                           const std::vector<jit::Blob>* blobs) {
-    if (blobs) {
-        for (const auto& blob : *blobs) {
-            if (blob.spec == spec) return runtime_.code.publish(blob);
-        }
-    }
-    const auto found = kernels_.find(jit::hash_of(spec));
-    if (found != kernels_.end()) {
-        for (const auto& [known, function] : found->second) {
-            if (known == spec) return function;
-        }
-    }
-    return make_error(Code::not_found, "no code for microkernel %s", spec.print().c_str());
-}
-
 base::Result<Record*> Tuner::make_record(const whet_op& op, const std::string& schedule,
-                                         const std::vector<jit::Blob>* blobs) {
+                                         const std::vector<jit::Blob>& blobs) {
     WHET_TRY(const jit::Schedule parsed, jit::Schedule::parse(schedule));
     WHET_TRY(jit::Plan plan, jit::lower(op, parsed, runtime_.isa));
     WHET_TRY_VOID(jit::prove_addresses(plan));
     auto record = std::make_unique<Record>();
     if (runtime_.isa != jit::Isa::portable) {
         for (const auto& spec : plan.kernels) {
-            WHET_TRY(const jit::MicrokernelFunction function, function_for(spec, blobs));
-            record->functions.push_back(function);
-        }
-        for (size_t i = 0; blobs && i < plan.kernels.size(); ++i) {
-            auto& known = kernels_[jit::hash_of(plan.kernels[i])];
-            const bool is_new = std::none_of(known.begin(), known.end(), [&](const auto& entry) {
-                return entry.first == plan.kernels[i];
+            const auto blob = std::find_if(blobs.begin(), blobs.end(), [&](const jit::Blob& one) {
+                return one.spec == spec;
             });
-            if (is_new) known.emplace_back(plan.kernels[i], record->functions[i]);
+            if (blob == blobs.end())
+                return make_error(Code::not_found, "no code for microkernel %s",
+                                  spec.print().c_str());
+            WHET_TRY(const jit::MicrokernelFunction function, runtime_.code.publish(*blob));
+            record->functions.push_back(function);
         }
     }
     for (uint32_t i = 1; i < op.operand_count; ++i) {
@@ -241,6 +225,7 @@ void Tuner::decide_family(FamilyState& family, int64_t now) {
     int timed_sites = 0;
     for (const uint32_t index : family.sites) {
         const SiteState& state = sites_[index];
+        if (state.pending && state.pending->kind == forge::OfferKind::lent) continue;
         const double ns = std::max({state.background_original_ns, state.original.median_ns(), 1.0});
         const double weight = static_cast<double>(std::max<uint64_t>(state.calls, 1)) * ns;
         all += weight;
@@ -273,11 +258,19 @@ void Tuner::decide_family(FamilyState& family, int64_t now) {
 
 void Tuner::cross(FamilyState& family) {
     family.decision = FamilyDecision::whet;
+    std::set<std::string> leads;  // schedules that sites of their own bring
+    for (const uint32_t index : family.sites) {
+        const auto& pending = sites_[index].pending;
+        if (pending && pending->kind != forge::OfferKind::lent)
+            leads.insert(pending->record->schedule);
+    }
     for (const uint32_t index : family.sites) {
         SiteState& state = sites_[index];
         if (!state.pending || state.current) continue;
         const Candidate candidate = *state.pending;
         state.pending.reset();
+        if (candidate.kind == forge::OfferKind::lent && !leads.contains(candidate.record->schedule))
+            continue;  // lent before its leader found a better one: that will be lent
         publish(state, candidate.record, "faster than the original, decided for its family");
         verdict(state, VerdictKind::adopted, candidate.record->schedule,
                 candidate.against_original);
@@ -292,7 +285,6 @@ void Tuner::publish(SiteState& state, const Record* record, const std::string& w
     state.calls_at_publish = old ? state.calls_at_publish : state.calls;
     state.serving.clear();
     state.usual_ns = 0;
-    state.borrowed = false;
     state.site->sample_period.store(2, std::memory_order_relaxed);  // until its time is known
     state.site->record.store(record, std::memory_order_release);
     ++published_;
@@ -363,50 +355,20 @@ void Tuner::check_trials(int64_t now) {
     }
 }
 
-void Tuner::lend_schedules(Lock& lock) {
-    size_t lent = 0;
+/// Families whose original can only be judged from live calls wait for samples.
+void Tuner::time_waiting_candidates(Lock& lock) {
     for (auto& [id, family] : families_) {
-        if (family.decision != FamilyDecision::whet) {
-            // Families whose original can only be judged from live calls wait for samples.
-            for (const uint32_t index : family.sites) {
-                SiteState& state = sites_[index];
-                if (state.pending && state.pending->against_original == 0 && !family.reverted &&
-                    runtime_.options.force != "original" &&
-                    (state.site->original.load() || state.original.count() >= 4)) {
-                    time_against_original(state, lock);
-                }
-            }
-            if (family.decision == FamilyDecision::open) decide_family(family, base::steady_ns());
-            continue;
-        }
+        if (family.decision == FamilyDecision::whet) continue;
         for (const uint32_t index : family.sites) {
             SiteState& state = sites_[index];
-            if ((state.current && !state.borrowed) || state.pending || state.trial ||
-                state.site->evicted || state.calls == 0)
-                continue;
-            const SiteState* lender = nullptr;
-            const int64_t rows = symbolic_extent(state.site->op);
-            double nearest = 1e9;
-            for (const uint32_t other : family.sites) {
-                const SiteState& candidate = sites_[other];
-                if (!candidate.current || candidate.borrowed) continue;
-                const double distance = log2_distance(rows, symbolic_extent(candidate.site->op));
-                if (distance >= nearest) continue;
-                nearest = distance;
-                lender = &candidate;
+            if (state.pending && state.pending->against_original == 0 && !family.reverted &&
+                state.pending->kind != forge::OfferKind::lent &&
+                runtime_.options.force != "original" &&
+                (state.site->original.load() || state.original.count() >= 4)) {
+                time_against_original(state, lock);
             }
-            if (!lender || state.lend_tried == lender->current ||
-                family.refused.count(lender->current->schedule))
-                continue;
-            state.lend_tried = lender->current;
-            if (++lent > kMostBorrowed) return;
-            if (state.current && state.current->schedule == lender->current->schedule) continue;
-            auto record = make_record(state.site->op, lender->current->schedule, nullptr);
-            if (!record) continue;  // its own microkernels are not there: the forge will offer
-            if (!pack_seen_operands(state, **record, lock)) continue;
-            publish(state, *record, "borrowed from " + operation_text(lender->site->op));
-            state.borrowed = true;
         }
+        if (family.decision == FamilyDecision::open) decide_family(family, base::steady_ns());
     }
 }
 

@@ -8,7 +8,6 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "runtime/dispatch/record.hpp"
@@ -59,8 +58,6 @@ struct SiteState {
     std::set<std::pair<uint32_t, const void*>> frozen_seen;
     const Record* parked = nullptr;  ///< of an evicted site
     double usual_ns = 0;             ///< slow average of what serves, to notice that all got slower
-    bool borrowed = false;           ///< current is a sibling's schedule
-    const Record* lend_tried = nullptr;  ///< the sibling's record that was tried last
     std::string reason;                  ///< why it is served as it is
 };
 
@@ -75,11 +72,5 @@ struct FamilyState {
     bool reverted = false;  ///< crossed back once: final
     int64_t next_watch_ns = 0;
 };
-
-/// Kernels by spec that passed verification in this process: what lets a site borrow its family's
-/// schedule.
-using KernelBook =
-    std::unordered_map<uint64_t,
-                       std::vector<std::pair<jit::MicrokernelSpec, jit::MicrokernelFunction>>>;
 
 }  // namespace whet::runtime

@@ -112,7 +112,7 @@ void Tuner::run_once(Lock& lock) {
         next_quarter_ns_ = now + kQuarterNs;
         every_quarter_second(now);
         if (may_work(now)) {
-            lend_schedules(lock);
+            time_waiting_candidates(lock);
             watch_crossed(lock);
         }
     }

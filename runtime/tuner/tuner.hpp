@@ -95,9 +95,7 @@ private:
     void handle_offers(Lock& lock);
     void consider(SiteState& state, const forge::OfferMessage& offer, Lock& lock);
     base::Result<Record*> make_record(const whet_op& op, const std::string& schedule,
-                                      const std::vector<jit::Blob>* blobs);
-    base::Result<jit::MicrokernelFunction> function_for(const jit::MicrokernelSpec& spec,
-                                                        const std::vector<jit::Blob>* blobs);
+                                      const std::vector<jit::Blob>& blobs);
     bool pack_seen_operands(SiteState& state, const Record& record, Lock& lock);
     void time_against_original(SiteState& state, Lock& lock);
     void decide_family(FamilyState& family, int64_t now);
@@ -106,7 +104,7 @@ private:
     void begin_trial(SiteState& state);
     void end_trial(SiteState& state, TrialVerdict verdict);
     void check_trials(int64_t now);
-    void lend_schedules(Lock& lock);
+    void time_waiting_candidates(Lock& lock);
     double live_ratio(const FamilyState& family, SiteState** heaviest);
     void watch_crossed(Lock& lock);
     void cross_back(FamilyState& family, double ratio);
@@ -132,7 +130,6 @@ private:
 
     std::deque<SiteState> sites_;  ///< by site index
     std::map<uint64_t, FamilyState> families_;
-    KernelBook kernels_;
     std::deque<forge::OfferMessage> offers_;
     struct WantedPack {
         uint32_t site;

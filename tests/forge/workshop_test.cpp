@@ -3,6 +3,7 @@
 // AVX2.
 #include "runtime/forge/workshop.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
@@ -255,6 +256,84 @@ TEST_F(WorkshopTest, CodeThatIsWrongForOneRemainderIsRefusedThereOnly) {
     EXPECT_EQ(workshop->status().rejected_crashed,
               1u);  // code memory is not writable where it runs
     EXPECT_TRUE(recorder_.offers.empty());
+}
+
+/// A program with many row counts: one search for a neighbourhood, the others have its schedule.
+TEST_F(WorkshopTest, LendsTheScheduleOfTheNearestRowCount) {
+    auto workshop = make(jit::Isa::portable, true);
+    const auto add = [&](SiteId id, int64_t rows) {
+        SiteMessage message = site_message(id, matmul_op(rows, 40, 24, true, true));
+        message.family = 7;
+        workshop->add_site(message);
+    };
+    add(1, 20);
+    ASSERT_TRUE(workshop->step());
+    ASSERT_EQ(recorder_.offers.size(), 1u);
+    EXPECT_EQ(recorder_.offers[0].kind, OfferKind::zero_trial);
+    add(2, 23);  // near: lent
+    add(3, 2);   // far: a first plan of its own
+    while (recorder_.offers.size() < 3) ASSERT_TRUE(workshop->step());
+    EXPECT_EQ(recorder_.offers[1].site, 2u);
+    EXPECT_EQ(recorder_.offers[1].kind, OfferKind::lent);
+    EXPECT_EQ(recorder_.offers[1].schedule, recorder_.offers[0].schedule);
+    EXPECT_EQ(recorder_.offers[2].site, 3u);
+    EXPECT_EQ(recorder_.offers[2].kind, OfferKind::zero_trial);
+
+    // A better plan of the leader goes to its followers once the program has adopted it.
+    ASSERT_EQ(workshop->find_site(2)->stage, Site::Stage::lent);
+    std::string better = recorder_.offers[0].schedule;
+    // Other rows of the register tile: the packed weights stay as they are.
+    const size_t at = better.find("tile=");
+    ASSERT_NE(at, std::string::npos);
+    better.replace(at, better.find('x', at) - at, "tile=3");
+    ASSERT_NE(better, recorder_.offers[0].schedule);
+    VerdictMessage adopted;
+    adopted.site = 1;
+    adopted.kind = VerdictKind::adopted;
+    adopted.schedule = better;
+    workshop->take_verdict(adopted);
+    workshop->step();
+    ASSERT_EQ(recorder_.offers.size(), 4u);
+    EXPECT_EQ(recorder_.offers[3].site, 2u);
+    EXPECT_EQ(recorder_.offers[3].kind, OfferKind::lent);
+    EXPECT_EQ(recorder_.offers[3].schedule, better);
+    EXPECT_EQ(workshop->status().trials, 0u);
+}
+
+TEST_F(WorkshopTest, NoMicrokernelIsLentThatFailsAlone) {
+    if (!base::host_features().avx2_fma) GTEST_SKIP() << "this processor has no AVX2";
+    auto workshop = make(jit::Isa::avx2, false, true);
+    const whet_op op = matmul_op(12, 64, 32, true, true);
+    SiteMessage message = site_message(1, op);
+    message.family = 7;
+    workshop->add_site(message);
+    ASSERT_TRUE(workshop->step());
+    ASSERT_EQ(recorder_.offers.size(), 1u);
+    // The code for the rows that only the other site needs is replaced by code that does nothing.
+    const whet_op other = matmul_op(13, 64, 32, true, true);
+    const auto schedule = jit::Schedule::parse(recorder_.offers[0].schedule);
+    const auto own = jit::lower(op, *schedule, jit::Isa::avx2);
+    const auto theirs = jit::lower(other, *schedule, jit::Isa::avx2);
+    ASSERT_TRUE(own && theirs);
+    int planted = 0;
+    for (const auto& spec : theirs->kernels) {
+        if (std::find(own->kernels.begin(), own->kernels.end(), spec) != own->kernels.end())
+            continue;
+        jit::Blob nothing;
+        nothing.spec = spec;
+        nothing.bytes.assign(64, 0xc3);  // ret
+        nothing.text_bytes = 64;
+        workshop->kernels().add_stored({nothing});
+        ++planted;
+    }
+    ASSERT_GT(planted, 0);
+    message = site_message(2, other);
+    message.family = 7;
+    workshop->add_site(message);
+    workshop->step();
+    for (const OfferMessage& offer : recorder_.offers)
+        EXPECT_TRUE(offer.site == 1 || offer.kind != OfferKind::lent);
+    EXPECT_GT(workshop->status().rejected_wrong, 0u);
 }
 
 }  // namespace
