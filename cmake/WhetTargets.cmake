@@ -52,9 +52,13 @@ if(WHET_LLD)
     target_link_options(whet_flags INTERFACE -fuse-ld=lld -B${whet_lld_dir})
 endif()
 if(WHET_SANITIZE)
-    target_compile_options(whet_flags INTERFACE -fsanitize=${WHET_SANITIZE} -fno-omit-frame-pointer
-        $<$<STREQUAL:${WHET_SANITIZE},undefined>:-fno-sanitize-recover=all>
-        $<$<STREQUAL:${WHET_SANITIZE},thread>:-Wno-tsan>)  # fences are not modelled; none orders threads here
+    target_compile_options(whet_flags INTERFACE -fsanitize=${WHET_SANITIZE} -fno-omit-frame-pointer)
+    if(WHET_SANITIZE STREQUAL thread)
+        target_compile_options(whet_flags INTERFACE -Wno-tsan)  # fences are not modelled; none orders threads here
+    endif()
+    if(WHET_SANITIZE MATCHES undefined)
+        target_compile_options(whet_flags INTERFACE -fno-sanitize-recover=all)
+    endif()
     target_link_options(whet_flags INTERFACE -fsanitize=${WHET_SANITIZE})
     target_compile_definitions(whet_flags INTERFACE WHET_ASSERTIONS=1)
 endif()

@@ -5,8 +5,10 @@
  * The parent makes the page (a memory file), and names it to its children by WHET_CONTROL, a path.
  * Every process that loads Whet claims a slot by exchanging its pid into a free one, writes its
  * counters and its report there, and looks at the command words when its background thread wakes.
- * All fields are read and written by 32 and 64 bit atomic operations; text is guarded by a sequence
- * number that is odd while it is written. A process that is killed leaves its last report behind.
+ * All fields are read and written by 32 and 64 bit atomic operations. Each text has two places and
+ * a number: the newest is in place number % 2; the next one is written to the other place, then the
+ * number grows. So a process that ends at any moment, even while it writes, leaves its last whole
+ * report behind; a reader whose number has changed meanwhile reads again.
  * The layout is private to one version of Whet: `magic` and `version` must be equal.
  */
 #ifndef WHET_CONTROL_H
@@ -16,7 +18,7 @@
 #include <stdint.h>
 
 #define WHET_CONTROL_MAGIC UINT64_C(0x65676170746568f7)
-#define WHET_CONTROL_VERSION 1u
+#define WHET_CONTROL_VERSION 2u
 /* Enough for a tree of worker processes; later ones run unwatched. The file is sparse. */
 #define WHET_CONTROL_SLOTS 64
 #define WHET_CONTROL_HEADER_BYTES 4096
@@ -61,12 +63,13 @@ typedef struct whet_control_slot {
     uint64_t rejected;      /* candidates refused by a check */
     uint64_t tuning_cpu_ns; /* CPU time of tuning, helper included */
     uint64_t saved_ns;      /* estimated time that served calls took less than the original's */
-    uint64_t text_sequence; /* odd while activity and text are written */
-    uint64_t text_bytes;
-    char activity[WHET_CONTROL_ACTIVITY_BYTES]; /* what tuning does now; a C string */
-    char text[]; /* the report as JSON, text_bytes long, to the end of the slot */
+    uint64_t activity_number;
+    char activity[2][WHET_CONTROL_ACTIVITY_BYTES]; /* what tuning does now; C strings */
+    uint64_t report_number;
+    uint64_t report_bytes[2];
+    char reports[]; /* two places of WHET_CONTROL_TEXT_BYTES each: the report as JSON */
 } whet_control_slot;
 
-#define WHET_CONTROL_TEXT_BYTES (WHET_CONTROL_SLOT_BYTES - sizeof(whet_control_slot))
+#define WHET_CONTROL_TEXT_BYTES ((WHET_CONTROL_SLOT_BYTES - sizeof(whet_control_slot)) / 2)
 
 #endif

@@ -104,23 +104,20 @@ void ControlPage::publish(const ControlCounters& counters, std::string_view acti
     store(slot_->rejected, counters.rejected);
     store(slot_->tuning_cpu_ns, counters.tuning_cpu_ns);
     store(slot_->saved_ns, counters.saved_ns);
-    const std::uint64_t sequence = slot_->text_sequence;
-    store(slot_->text_sequence, sequence | 1);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    const size_t kept = std::min(activity.size(), sizeof(slot_->activity) - 1);
-    std::memcpy(slot_->activity, activity.data(), kept);
-    slot_->activity[kept] = '\0';
-    store(slot_->text_sequence, (sequence | 1) + 1);
+    const std::uint64_t number = slot_->activity_number + 1;
+    char* const place = slot_->activity[number % 2];
+    const size_t kept = std::min(activity.size(), size_t{WHET_CONTROL_ACTIVITY_BYTES} - 1);
+    std::memcpy(place, activity.data(), kept);
+    place[kept] = '\0';
+    store(slot_->activity_number, number);
 }
 
 void ControlPage::publish_report(std::string_view json) noexcept {
     if (json.size() > WHET_CONTROL_TEXT_BYTES) return;
-    const std::uint64_t sequence = slot_->text_sequence;
-    store(slot_->text_sequence, sequence | 1);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    std::memcpy(slot_->text, json.data(), json.size());
-    slot_->text_bytes = json.size();
-    store(slot_->text_sequence, (sequence | 1) + 1);
+    const std::uint64_t number = slot_->report_number + 1;
+    std::memcpy(slot_->reports + number % 2 * WHET_CONTROL_TEXT_BYTES, json.data(), json.size());
+    slot_->report_bytes[number % 2] = json.size();
+    store(slot_->report_number, number);
 }
 
 void ControlPage::end() noexcept { store(slot_->ended, 1u); }

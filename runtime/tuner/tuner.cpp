@@ -29,6 +29,7 @@ constexpr int kBusyWaitMs = 5;   // between two looks at the samples while there
 constexpr int kIdleWaitMs = 25;  // otherwise
 constexpr int64_t kFirstBackOffNs = 500'000'000;
 constexpr int kMostRestarts = 8;        // of a forge; then the program goes on with what it has
+constexpr int kLastReportWaitMs = 50;   // under `whet run`, for the table's last quarter second
 constexpr int kSendTimeoutSeconds = 2;  // a forge that reads nothing for so long is given up
 
 std::vector<std::string> whet_environment() {
@@ -467,7 +468,13 @@ base::Result<void> Tuner::plant(whet_site* site, const void* content, size_t byt
 }
 
 void Tuner::at_exit() noexcept {
+    // The thread that holds the mutex has the lowest priority: on a busy machine it needs the core
+    // that this one would spin on.
     Lock lock(mutex_, std::try_to_lock);
+    for (int waited_ms = 0; !lock.owns_lock() && waited_ms < kLastReportWaitMs; ++waited_ms) {
+        ::usleep(1000);
+        if (lock.try_lock()) break;
+    }
     if (!lock.owns_lock()) return;
     if (!page_ && !started_ && !runtime_.options.control_path.empty()) {
         if (auto page = ControlPage::open(runtime_.options.control_path)) page_ = std::move(*page);

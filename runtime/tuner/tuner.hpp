@@ -53,8 +53,8 @@ public:
     base::Result<void> plant(whet_site* site, const void* content, size_t bytes, bool skip_static);
     Report report();
 
-    /// Publishes the last report to a watching parent. From exit handlers: takes the mutex only if
-    /// it is free.
+    /// Publishes the last report to a watching parent. From exit handlers: waits a moment for
+    /// the mutex, then leaves the report of the last quarter second.
     void at_exit() noexcept;
     /// Child of a fork: closes the parent's socket to its forge. The object is used no more.
     void close_in_child() noexcept;

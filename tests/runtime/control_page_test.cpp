@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the control page, both sides: counters, reports, commands, processes that fork or die.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -51,7 +52,7 @@ TEST_F(ControlPageTest, AReportThatDoesNotFitLeavesTheLast) {
     (*page)->publish_report(std::string(WHET_CONTROL_TEXT_BYTES + 1, 'x'));
     EXPECT_EQ(host_.read(true)[0].report, "{}");
     (*page)->publish_report(std::string(WHET_CONTROL_TEXT_BYTES, 'x'));
-    EXPECT_EQ(host_.read(true)[0].report.size(), WHET_CONTROL_TEXT_BYTES);
+    EXPECT_EQ(host_.read(true)[0].report, std::string(WHET_CONTROL_TEXT_BYTES, 'x'));
     (*page)->publish({}, std::string(1000, 'y'));
     EXPECT_EQ(host_.read(true)[0].activity, std::string(WHET_CONTROL_ACTIVITY_BYTES - 1, 'y'));
 }
@@ -102,6 +103,34 @@ TEST_F(ControlPageTest, AForkedChildOpensItsOwnSlot) {
     (*page)->poll();
     (*page)->acknowledge();
     EXPECT_TRUE(host_.wait_acknowledged(word, 0)) << "a dead process is not waited for";
+}
+
+TEST_F(ControlPageTest, AProcessKilledWhileItWritesLeavesAWholeReport) {
+    for (int round = 0; round < 20; ++round) {
+        ControlHost host;
+        ASSERT_EQ(host.create(), "");
+        int ready[2];
+        ASSERT_EQ(pipe(ready), 0);
+        const pid_t child = fork();
+        if (child == 0) {
+            auto page = ControlPage::open(host.path());
+            if (!page.has_value()) _exit(1);
+            const std::string texts[] = {std::string(300'000, 'a'), std::string(400'000, 'b')};
+            for (unsigned i = 0;; ++i) {
+                (*page)->publish_report(texts[i % 2]);
+                if (i == 1 && write(ready[1], "x", 1) != 1) _exit(2);
+            }
+        }
+        char byte = 0;
+        ASSERT_EQ(read(ready[0], &byte, 1), 1);
+        ASSERT_EQ(kill(child, SIGKILL), 0);
+        ASSERT_EQ(waitpid(child, nullptr, 0), child);
+        close(ready[0]);
+        close(ready[1]);
+        const std::string report = host.read(true)[0].report;
+        EXPECT_TRUE(report == std::string(300'000, 'a') || report == std::string(400'000, 'b'))
+            << round << ": " << report.size() << " bytes";
+    }
 }
 
 TEST_F(ControlPageTest, RefusesWhatIsNoPage) {

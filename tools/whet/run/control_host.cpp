@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -31,24 +32,29 @@ void store(T& target, T value) {
     __atomic_store_n(&target, value, __ATOMIC_RELEASE);
 }
 
-/// Copies activity and report while no writer is inside; gives up after a few tries.
-void copy_text(const whet_control_slot& slot, bool with_report, ProcessView& view) {
-    constexpr int kTries = 100;
+/// Copies a text by `copy(place)`; once more when the writer has begun to reuse the place
+/// meanwhile.
+template <typename Copy>
+void copy_newest(const std::uint64_t& number, Copy copy) {
+    constexpr int kTries = 100;  // a writer comes a few times a second
     for (int i = 0; i < kTries; ++i) {
-        const std::uint64_t before = load(slot.text_sequence);
-        if (before % 2 == 0) {
-            const size_t bytes = slot.text_bytes;
-            view.activity.assign(slot.activity, strnlen(slot.activity, sizeof(slot.activity)));
-            if (with_report && bytes <= WHET_CONTROL_TEXT_BYTES)
-                view.report.assign(slot.text, bytes);
-            __atomic_thread_fence(__ATOMIC_SEQ_CST);
-            if (load(slot.text_sequence) == before) return;
-        }
-        view.activity.clear();
-        view.report.clear();
-        const timespec pause{0, 100'000};
-        nanosleep(&pause, nullptr);
+        const std::uint64_t before = load(number);
+        copy(static_cast<size_t>(before % 2));
+        __atomic_thread_fence(__ATOMIC_SEQ_CST);
+        if (load(number) == before) return;
     }
+}
+
+void copy_texts(const whet_control_slot& slot, bool with_report, ProcessView& view) {
+    copy_newest(slot.activity_number, [&](size_t place) {
+        const char* const text = slot.activity[place];
+        view.activity.assign(text, strnlen(text, WHET_CONTROL_ACTIVITY_BYTES));
+    });
+    if (!with_report) return;
+    copy_newest(slot.report_number, [&](size_t place) {
+        const size_t bytes = std::min<size_t>(slot.report_bytes[place], WHET_CONTROL_TEXT_BYTES);
+        view.report.assign(slot.reports + place * WHET_CONTROL_TEXT_BYTES, bytes);
+    });
 }
 
 bool is_alive(std::int32_t pid) {
@@ -130,7 +136,7 @@ std::vector<ProcessView> ControlHost::read(bool with_reports) const {
         view.rejected = load(source.rejected);
         view.tuning_cpu_ns = load(source.tuning_cpu_ns);
         view.saved_ns = load(source.saved_ns);
-        copy_text(source, with_reports, view);
+        copy_texts(source, with_reports, view);
         views.push_back(std::move(view));
     }
     return views;
