@@ -101,7 +101,11 @@ void LiveSite::fallback(void* user) {
     void* const* operands = self.operands_;
     auto* dst = static_cast<float*>(operands[WHET_DST]);
     if (self.direct_ && !self.exact_) {
-        self.direct_.get_deleter().module->run_at(self.direct_.get(), self.copy_, dst);
+        const bench_peer* const module = self.direct_.get_deleter().module;
+        if (self.own_result_)
+            module->run(self.direct_.get(), self.copy_);
+        else
+            module->run_at(self.direct_.get(), self.copy_, dst);
         return;
     }
     self.original_->run(dst, static_cast<const float*>(operands[WHET_A]),
@@ -122,14 +126,21 @@ void LiveSite::next_weights() {
 }
 
 void LiveSite::call() {
-    operands_[WHET_DST] = allocator_.allocate(dst_bytes_);
+    // An operation that the original serves allocates its own result, as it does under an
+    // integration; a plan that begins to serve in this very call writes to memory that is kept.
+    const bool own_result = !last_served_ && direct_;
+    if (own_result && !kept_)
+        kept_ = random_floats(static_cast<int64_t>(dst_bytes_ / sizeof(float)), 6);
+    operands_[WHET_DST] = own_result ? kept_.get() : allocator_.allocate(dst_bytes_);
+    own_result_ = own_result;
     next_weights();
     ++total_;
     last_served_ = true;
     if (!site_ ||
         whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this) != WHET_OK)
         fallback(this);
-    allocator_.release(operands_[WHET_DST], dst_bytes_);
+    if (!own_result) allocator_.release(operands_[WHET_DST], dst_bytes_);
+    own_result_ = false;
 }
 
 void LiveSite::call_original() {

@@ -88,8 +88,10 @@ private:
     void* operands_[WHET_MAX_OPERANDS] = {};
     int64_t fallbacks_ = 0, total_ = 0;
     bool last_served_ = false;
-    bool exact_ = false;  ///< the original's answer is looked at
-    int64_t copy_ = 0;    ///< of the weights, in this call
+    Floats kept_;  ///< result of calls that the original serves, where a plan may come in between
+    bool own_result_ = false;  ///< this call's original allocates its result
+    bool exact_ = false;       ///< the original's answer is looked at
+    int64_t copy_ = 0;         ///< of the weights, in this call
 };
 
 /// Whether the user asked to stop (SIGINT or SIGTERM); install_stop_handler makes it so.
