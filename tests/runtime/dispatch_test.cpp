@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of the site table, records, frozen operands and the call's path, without a forge
 // (WHET_FORGE=off).
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -175,6 +176,57 @@ TEST(Call, HotSwapShowsNoThirdValue) {
     stop = true;
     for (auto& thread : threads) thread.join();
     EXPECT_EQ(wrong, 0);
+    site->record.store(nullptr);
+}
+
+static_assert(sizeof(HotSettings) == 64 && alignof(HotSettings) == 64, "a line of its own");
+static_assert(offsetof(whet_site, original) <= 64 && alignof(whet_site) == 64,
+              "what a call reads of a site is one line");
+static_assert(offsetof(ThreadBlock, head) % 64 == 0 && offsetof(ThreadBlock, tail) % 64 == 0,
+              "the tuner's line of a block is not its thread's");
+
+void forbid_writing(const void* object, size_t bytes) {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(object) / page * page;
+    const uintptr_t end = (reinterpret_cast<uintptr_t>(object) + bytes + page - 1) / page * page;
+    if (mprotect(reinterpret_cast<void*>(begin), end - begin, PROT_READ) != 0) _exit(3);
+}
+
+// Callers on several cores slow each other down only through lines that they write. In a child,
+// where no other thread runs, everything that callers share is write-protected while hits go on.
+TEST(Call, AHitWritesNothingThatCallersShare) {
+    test::Product product(1, 1, 1, 82, 3.5f);
+    whet_site* site = nullptr;
+    ASSERT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+    const Record* const record = record_of(product.op, store_42);
+    site->record.store(record, std::memory_order_release);
+    float c = 0, a = 2, b = 3;  // on the stack: no page of the heap is written by a hit
+    void* operands[3] = {&c, &a, &b};
+    const auto hit = [&] {
+        whet_site* found = nullptr;
+        return whet_site_get(&product.op, &found) == WHET_OK &&
+               whet_site_call(found, operands, 3, nullptr, nullptr) == WHET_OK;
+    };
+    const pid_t child = fork();
+    if (child == 0) {
+        for (int i = 0; i < 5000 && hit(); ++i) {  // until a stretch of unsampled calls begins
+            if (i > 100 && current_block->counters[site->index].countdown > 100) break;
+        }
+        const uint32_t hits = current_block->counters[site->index].countdown;
+        if (hits <= 100) _exit(2);
+        forbid_writing(site, sizeof *site);
+        forbid_writing(record, sizeof *record);
+        forbid_writing(&hot_settings, sizeof hot_settings);
+        for (uint32_t i = 0; i < hits; ++i) {
+            c = 0;
+            if (!hit() || c != 42) _exit(1);
+        }
+        _exit(0);
+    }
+    int status = 1;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status)) << "a hit wrote to shared memory: signal " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 0);
     site->record.store(nullptr);
 }
 
