@@ -190,6 +190,10 @@ base::Result<void> MicrokernelSpec::check() const {
                                 "one step a tap has unroll 1 and prefetch 0: got %d and %d", unroll,
                                 prefetch);
     }
+    if (is_ahead(prefetch) && (taps != 0 || vector != VectorForm::packed)) {
+        return base::make_error(base::Code::unsupported,
+                                "prefetch %d: only panels without taps have a next one", prefetch);
+    }
     const bool row_pointers = vector == VectorForm::row_strided &&
                               (scalar == ScalarForm::rows_strided || scalar == ScalarForm::general);
     if (row_pointers && taps == 2) {

@@ -42,6 +42,14 @@ enum class VectorForm : uint8_t {
 
 enum class Epilogue : uint8_t { none = 0, relu = 1 };
 
+/// Values of MicrokernelSpec::prefetch that fetch what TileArgs::ahead points at into the second-level cache, while the
+/// tiles at hand are computed, and each tile's part of dst before its reduction.
+enum PrefetchAhead : uint8_t {
+    kAheadLine = 1,  ///< one line in each reduction step
+    kAheadRow = 2,   ///< as many lines as a step's vectors fill
+};
+constexpr bool is_ahead(int prefetch) { return prefetch == kAheadLine || prefetch == kAheadRow; }
+
 /// Everything that reaches the code generator. Two equal specs make equal code for the same generator version.
 /// For `softmax`, `rows` is the rows interleaved in one iteration; `vectors`, forms and epilogue are unused (0).
 struct MicrokernelSpec {
@@ -56,7 +64,7 @@ struct MicrokernelSpec {
     uint8_t masked_loads = 0;  ///< 1: vector loads are masked to `lanes` too (an operand in place at its right edge)
     uint8_t taps = 0;          ///< 0: exactly one tap at 0; 1: an outer reduction loop over TileArgs.tap_offsets; 2: the
                                ///< same with one step a tap (TileArgs.k is 1 and not read; unroll must be 1)
-    uint8_t prefetch = 0;      ///< reduction steps ahead that the vector operand is prefetched; 0: none
+    uint8_t prefetch = 0;      ///< 0: none; 1, 2: a PrefetchAhead; from 3: the vector operand, so many steps ahead
 
     /// One token, e.g. `tile.avx512.r14.v2.u4.packed.strided.none` with suffixes `.masked`, `.taps` or `.steps`,
     /// `.p8` where set.
@@ -108,6 +116,8 @@ struct TileArgs {
     int64_t start;   ///< StartMode
     int64_t finish;  ///< 1: the last segment, apply the epilogue
     float alpha, beta;
+    const float* ahead;  ///< what will be needed next; prefetched, never read; unused unless is_ahead(spec.prefetch)
+    int64_t ahead_step;  ///< bytes that the prefetches move on in a reduction step, through all tiles
 };
 
 /// Arguments of a softmax microkernel: for each row, m = max, e = exp(x - m), dst = e / row_sum(e); rules of numerics.py.
@@ -129,7 +139,7 @@ struct Blob {
 };
 
 /// Raised whenever generated code or its argument layout changes; part of every stored key.
-inline constexpr uint32_t kGeneratorVersion = 1;
+inline constexpr uint32_t kGeneratorVersion = 2;
 /// The version of the `consistent` rules (numerics.py); part of every stored key.
 inline constexpr uint32_t kNumericsVersion = 1;
 

@@ -23,6 +23,7 @@ struct Operands {
     Value* scalar_k = nullptr;  ///< bytes a step, where the form has such a stride
     Value* vector_k = nullptr;
     Value* prefetch = nullptr;  ///< bytes ahead, where it is not a constant
+    Value* ahead = nullptr;     ///< next address to prefetch, where the spec has one
     std::vector<RowAddresses> scalar_rows, vector_rows;  ///< zero or one each
 };
 
@@ -46,7 +47,11 @@ private:
     Value* emit_scalar(const Operands& operands, int r, int step);
     Value* emit_vector(const Operands& operands, int r, int v, int step);
     void emit_step(const Operands& operands, Values& sums, int step);
+    bool ahead() const { return is_ahead(spec_.prefetch); }
+    void prefetch(Value* address, int locality);
     void emit_prefetch(const Operands& operands, int step);
+    void emit_prefetch_ahead(Operands& operands);
+    void prefetch_dst();
     void advance_operands(Operands& operands, int steps);
     Values emit_reduction_loop(const Operands& start, const Values& sums, Value* count, int steps,
                                Operands* after);
@@ -67,6 +72,8 @@ private:
     const MicrokernelSpec& spec_;
     const int width_;  ///< lanes of the whole tile
     Value* tile_ = nullptr;
+    Value* ahead_ = nullptr;       ///< where the prefetches ahead are; moved on by each reduction
+    Value* ahead_step_ = nullptr;  ///< bytes between two of them
     Emitter::Masks masks_;
 };
 
@@ -88,24 +95,49 @@ Operands TileEmitter::make_operands(Value* scalar, Value* vector) {
         operands.vector_rows.emplace_back(e_, e_.field_bytes(WHET_FIELD(vector_row)));
         operands.vectors = operands.vector_rows[0].make_bases(vector, spec_.rows);
     }
-    if (spec_.prefetch && spec_.vector != VectorForm::packed) {
+    if (ahead()) operands.ahead = ahead_;
+    if (spec_.prefetch && !ahead() && spec_.vector != VectorForm::packed) {
         operands.prefetch = ir_.CreateMul(operands.vector_k, e_.constant(spec_.prefetch));
     }
     return operands;
 }
 
+constexpr int kLine = 64;
+constexpr int kNear = 3, kSecondLevel = 2;  // localities of llvm.prefetch
+
+void TileEmitter::prefetch(Value* address, int locality) {
+    ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {e_.pointer},
+                        {address, ir_.getInt32(0), ir_.getInt32(static_cast<uint32_t>(locality)),
+                         ir_.getInt32(1)});
+}
+
 /// One prefetch for each cache line of the vectors that are needed `prefetch` steps later.
 void TileEmitter::emit_prefetch(const Operands& operands, int step) {
-    constexpr int kLine = 64;
-    if (!spec_.prefetch || spec_.vector == VectorForm::row_strided) return;
+    if (!spec_.prefetch || ahead() || spec_.vector == VectorForm::row_strided) return;
     const int64_t row_bytes = int64_t{4} * width_;
     Value* base = spec_.vector == VectorForm::packed
                       ? e_.advance(operands.vectors[0], row_bytes * (step + spec_.prefetch))
                       : e_.advance(operands.vectors[0], operands.prefetch);
-    for (int64_t at = 0; at < row_bytes; at += kLine) {
-        ir_.CreateIntrinsic(
-            llvm::Intrinsic::prefetch, {e_.pointer},
-            {e_.advance(base, at), ir_.getInt32(0), ir_.getInt32(3), ir_.getInt32(1)});
+    for (int64_t at = 0; at < row_bytes; at += kLine) prefetch(e_.advance(base, at), kNear);
+}
+
+/// One step's prefetches of what the next tiles need, if any.
+void TileEmitter::emit_prefetch_ahead(Operands& operands) {
+    if (!ahead()) return;
+    const int64_t bytes = spec_.prefetch == kAheadRow ? int64_t{4} * width_ : kLine;
+    for (int64_t at = 0; at < bytes; at += kLine)
+        prefetch(e_.advance(operands.ahead, at), kSecondLevel);
+    operands.ahead = e_.advance(operands.ahead, ahead_step_);
+}
+
+/// Fetches the tile's part of dst: it is read or written when the sums are there.
+void TileEmitter::prefetch_dst() {
+    Value* row = e_.advance(e_.field_pointer(WHET_FIELD(dst)), tile_offset(WHET_FIELD(dst_tile)));
+    Value* stride = e_.field_bytes(WHET_FIELD(dst_row));
+    for (int r = 0; r < spec_.rows; ++r) {
+        for (int64_t at = 0; at < int64_t{4} * width_; at += kLine)
+            prefetch(e_.advance(row, at), kNear);
+        row = e_.advance(row, stride);
     }
 }
 
@@ -202,12 +234,14 @@ Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sum
     Operands operands = start;
     for (Value*& base : operands.scalars) base = carried(base);
     for (Value*& base : operands.vectors) base = carried(base);
+    if (ahead()) operands.ahead = carried(operands.ahead);
     Values now;
     for (Value* sum : sums) now.push_back(carried(sum));
 
     for (int step = 0; step < steps; ++step) {
         if (step > 0) e_.fence_schedule();
         emit_step(operands, now, step);
+        emit_prefetch_ahead(operands);
         advance_operands(operands, 0);
     }
     advance_operands(operands, steps);
@@ -215,6 +249,7 @@ Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sum
     Values outgoing = {next};
     outgoing.insert(outgoing.end(), operands.scalars.begin(), operands.scalars.end());
     outgoing.insert(outgoing.end(), operands.vectors.begin(), operands.vectors.end());
+    if (ahead()) outgoing.push_back(operands.ahead);
     outgoing.insert(outgoing.end(), now.begin(), now.end());
     for (std::size_t i = 0; i < nodes.size(); ++i)
         nodes[i]->addIncoming(outgoing[i], ir_.GetInsertBlock());
@@ -260,8 +295,10 @@ Values TileEmitter::emit_reduction(Operands operands, Values sums) {
         ir_.SetInsertPoint(join);
         operands.scalars = merge(before, operands.scalars, end, after.scalars);
         operands.vectors = merge(before, operands.vectors, end, after.vectors);
+        if (ahead()) operands.ahead = merge(before, {operands.ahead}, end, {after.ahead})[0];
         sums = merge(before, sums, end, reduced);
     }
+    ahead_ = operands.ahead;
     return sums;
 }
 
@@ -456,12 +493,24 @@ void TileEmitter::emit() {
     ir_.CreateCondBr(some, begin, done);
     ir_.SetInsertPoint(begin);
     masks_ = e_.make_masks(lanes, width_);
+    Value* first_ahead = nullptr;
+    if (ahead()) {
+        first_ahead = e_.field_pointer(WHET_FIELD(ahead));
+        ahead_step_ = e_.field_i64(WHET_FIELD(ahead_step));
+    }
     ir_.CreateBr(body);
 
     ir_.SetInsertPoint(body);
     llvm::PHINode* tile = ir_.CreatePHI(e_.i64, 2);
     tile->addIncoming(e_.constant(0), begin);
     tile_ = tile;
+    llvm::PHINode* ahead_node = nullptr;
+    if (ahead()) {
+        ahead_node = ir_.CreatePHI(e_.pointer, 2);
+        ahead_node->addIncoming(first_ahead, begin);
+        ahead_ = ahead_node;
+        prefetch_dst();
+    }
     Value* scalar =
         e_.advance(e_.field_pointer(WHET_FIELD(scalar)), tile_offset(WHET_FIELD(scalar_tile)));
     Value* vector =
@@ -469,6 +518,7 @@ void TileEmitter::emit() {
     emit_finish(emit_taps(scalar, vector));
     Value* next = ir_.CreateAdd(tile, e_.constant(1));
     tile->addIncoming(next, ir_.GetInsertBlock());
+    if (ahead_node != nullptr) ahead_node->addIncoming(ahead_, ir_.GetInsertBlock());
     ir_.CreateCondBr(ir_.CreateICmpSLT(next, e_.field_i64(WHET_FIELD(tiles))), body, done);
     done->moveAfter(ir_.GetInsertBlock());
     ir_.SetInsertPoint(done);

@@ -36,6 +36,14 @@ constexpr Ladder kLadders[] = {
 constexpr ScalarForm kProductScalars[] = {ScalarForm::rows_strided, ScalarForm::packed};
 constexpr VectorForm kVectors[] = {VectorForm::packed, VectorForm::strided};
 
+/// Panels packed ahead: the next one is fetched while one is used.
+void add_ahead(MicrokernelSpec spec, std::vector<MicrokernelSpec>& specs) {
+    for (const PrefetchAhead ahead : {kAheadLine, kAheadRow}) {
+        spec.prefetch = ahead;
+        specs.push_back(spec);
+    }
+}
+
 /// Matrix products and 1x1 convolutions: either operand packed or in place, the vector one masked
 /// at its right edge. One-vector tiles serve narrow results only: their right edge is scratch,
 /// their epilogues are compiled when asked for.
@@ -45,6 +53,8 @@ void add_products(const Ladder& ladder, Epilogue epilogue, std::vector<Microkern
             for (const VectorForm vector : kVectors) {
                 MicrokernelSpec spec = ladder.tile(rows, scalar, vector, epilogue);
                 specs.push_back(spec);
+                if (vector == VectorForm::packed && scalar == ScalarForm::rows_strided)
+                    add_ahead(spec, specs);
                 if (vector != VectorForm::strided || ladder.vectors == 1) continue;
                 spec.masked_loads = 1;
                 specs.push_back(spec);

@@ -123,6 +123,7 @@ constexpr const char* kAllowed[] = {
     "RET64",
     "NOOP*",
     "PREFETCHT0",
+    "PREFETCHT1",
     // masks
     "KMOVDkr",
     "KMOVWkr",

@@ -114,7 +114,10 @@ public:
         const int a0 = loop_axis(0), a1 = loop_axis(1), a2 = loop_axis(2);
         for (index[a0] = first; index[a0] < last; ++index[a0])
             for (index[a1] = 0; index[a1] < count_of(a1); ++index[a1])
-                for (index[a2] = 0; index[a2] < count_of(a2); ++index[a2]) block(index[0], index[1], index[2]);
+                for (index[a2] = 0; index[a2] < count_of(a2); ++index[a2]) {
+                    if (c_.ahead) find_next_panel(index, last);
+                    block(index[0], index[1], index[2]);
+                }
     }
 
 private:
@@ -148,7 +151,51 @@ private:
         return axis == kRow ? row_blocks() : axis == kLane ? lane_blocks() : c_.segments;
     }
 
+    /// The lane tile that row tiles meet, and the segment.
+    struct LaneTile {
+        const GroupOffset& group;
+        int64_t lane;        // in its group
+        int64_t block_lane;  // first lane of the packed block
+        int64_t segment;
+        int64_t first_row;             // first row tile of the block
+        const float* ahead = nullptr;  // where the row tiles' prefetches start; null: nothing to fetch
+        int64_t ahead_step = 0;        // bytes a reduction step
+    };
+
     int64_t depth() const { return c_.taps * c_.channels; }
+
+    const float* frozen_panel(int64_t tile, int64_t segment) const {
+        const int64_t per_group = c_.lane_tiles(lanes_);
+        return vector_.packed + tile % per_group * c_.tile_lanes * depth() +
+               segment * c_.segment * c_.taps * c_.tile_lanes +
+               c_.lane_groups[static_cast<size_t>(tile / per_group)].vector;
+    }
+    /// Notes the first panel of the block after `index`; of the outermost loop, iterations from `last` on are not ours.
+    void find_next_panel(const int64_t* index, int64_t last) {
+        int64_t next[3] = {index[0], index[1], index[2]};
+        next_panel_ = nullptr;
+        for (int level = 2; level >= 0; --level) {
+            const int axis = loop_axis(level);
+            if (++next[axis] < (level == 0 ? last : count_of(axis))) {
+                const bool same = next[kLane] == index[kLane] && next[kSegment] == index[kSegment];
+                const int64_t left = c_.all_lane_tiles(lanes_) - index[kLane] * c_.lane_block;
+                if (same && std::min(left, c_.lane_block) == 1) return;  // the panel at hand
+                next_panel_ = frozen_panel(next[kLane] * c_.lane_block, next[kSegment]);
+                next_depth_ = c_.taps * segment_channels(c_, next[kSegment]);
+                return;
+            }
+            next[axis] = 0;
+        }
+    }
+    /// The panel that `tiles` row tiles fetch while they use lane tile `tile`, in equal parts.
+    void set_ahead(LaneTile& lane, int64_t tile, int64_t end_lane, int64_t tiles) const {
+        const int64_t k = c_.taps * segment_channels(c_, lane.segment);
+        const bool inside = tile + 1 < end_lane;
+        lane.ahead = inside ? frozen_panel(tile + 1, lane.segment) : next_panel_;
+        if (lane.ahead == nullptr) return;
+        const int64_t bytes = (inside ? k : next_depth_) * c_.tile_lanes * static_cast<int64_t>(sizeof(float));
+        lane.ahead_step = std::min(c_.most_ahead_step, (bytes + tiles * k - 1) / (tiles * k));
+    }
 
     /// One (row block, lane block, segment): packs what has changed, then the tiles.
     void block(int64_t row_block, int64_t lane_block, int64_t segment) {
@@ -172,8 +219,9 @@ private:
         }
         const int64_t tiles_per_group = c_.lane_tiles(lanes_);
         for (int64_t tile = first_lane; tile < end_lane; ++tile) {
-            const LaneTile lane{c_.lane_groups[static_cast<size_t>(tile / tiles_per_group)],
-                                tile % tiles_per_group * c_.tile_lanes, first_lane * c_.tile_lanes, segment};
+            LaneTile lane{c_.lane_groups[static_cast<size_t>(tile / tiles_per_group)],
+                          tile % tiles_per_group * c_.tile_lanes, first_lane * c_.tile_lanes, segment, first_row};
+            if (c_.ahead) set_ahead(lane, tile, end_lane, end_row - first_row);
             if (c_.uniform_row_groups) {
                 tiles(first_row, 0, end_row - first_row, 0, lane);
                 continue;
@@ -188,14 +236,6 @@ private:
             }
         }
     }
-
-    /// The lane tile that row tiles meet, and the segment.
-    struct LaneTile {
-        const GroupOffset& group;
-        int64_t lane;        // in its group
-        int64_t block_lane;  // first lane of the packed block
-        int64_t segment;
-    };
 
     /// `count` row tiles of one width from tile `first` of group `group`; where groups are uniform, one tile of each of
     /// `count` groups.
@@ -240,6 +280,13 @@ private:
         args.finish = last_segment ? 1 : 0;
         args.alpha = context_.plan.op.alpha;
         args.beta = context_.plan.op.beta;
+        args.ahead = args.vector;  // nothing to fetch: what is at hand anyway
+        args.ahead_step = 0;
+        if (at.ahead != nullptr) {
+            const int64_t before = group * c_.row_tiles + first - at.first_row;
+            args.ahead = at.ahead + before * c_.taps * k * at.ahead_step / static_cast<int64_t>(sizeof(float));
+            args.ahead_step = at.ahead_step;
+        }
         const bool edge = args.lanes < c_.tile_lanes;
         context_.call(c_.kernel[wide ? 1 : 0][edge ? 1 : 0], &args);
     }
@@ -296,6 +343,8 @@ private:
     const float* bias_;
     int64_t packed_scalar_[2] = {-1, -1};
     int64_t packed_vector_[2] = {-1, -1};
+    const float* next_panel_ = nullptr;
+    int64_t next_depth_ = 0;
 };
 
 /// No products: dst = epilogue(start), element by element.

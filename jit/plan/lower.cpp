@@ -25,6 +25,8 @@ Result<void> check_frame(const whet_op& op, const Schedule& s) {
         return make_error(Code::invalid_argument, "unroll %d: expected 1, 2, 4 or 8", s.unroll);
     if (s.scalar == Source::frozen && s.vector == Source::frozen)
         return make_error(Code::invalid_argument, "both sides frozen: at most one");
+    if (s.prefetch > kScheduleAhead && is_ahead(s.prefetch))
+        return make_error(Code::invalid_argument, "prefetch %d: expected 0, 1 or at least 3", s.prefetch);
     if (s.fold < 1) return make_error(Code::invalid_argument, "fold 0: expected at least 1");
     if (s.parallel > 3) return make_error(Code::invalid_argument, "parallel loops %d: expected 0 to 3", s.parallel);
     return {};
@@ -119,6 +121,25 @@ base::Result<int> kernel_index(Plan& plan, const MicrokernelSpec& spec) {
     return static_cast<int>(plan.kernels.size()) - 1;
 }
 
+namespace {
+
+/// The prefetches that fetch a whole panel of the vector operand while the row tiles of a block use the one before it.
+base::Result<uint8_t> prefetch_ahead(Contraction& c) {
+    constexpr int64_t kLine = 64;
+    if (c.vector.source != Source::frozen || c.kernel_taps)
+        return make_error(Code::invalid_argument, "prefetch of the next panel: the vector operand has none packed ahead");
+    const int64_t row_bytes = c.tile_lanes * static_cast<int64_t>(sizeof(float));
+    int64_t needed = (row_bytes + c.row_block - 1) / c.row_block;
+    // Short last segments are followed by longer panels, where a block has few of them.
+    const int64_t last = c.channels - (c.segments - 1) * c.segment;
+    if (c.segments > 1 && c.lane_block < 4) needed = std::min(row_bytes, needed * ((c.segment + last - 1) / last));
+    c.ahead = true;
+    c.most_ahead_step = needed <= kLine ? kLine : row_bytes;
+    return needed <= kLine ? kAheadLine : kAheadRow;
+}
+
+}  // namespace
+
 base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     const Schedule& s = lowering.schedule;
     c.segments = (c.channels + c.segment - 1) / c.segment;
@@ -156,6 +177,9 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
         spec.taps = 2;
         spec.unroll = 1;
         spec.prefetch = 0;
+    }
+    if (s.prefetch == kScheduleAhead) {
+        WHET_TRY(spec.prefetch, prefetch_ahead(c));
     }
     const bool edge = c.lanes % c.tile_lanes != 0 || lowering.nest.strip_rows != 0;
     for (const bool wide : {false, true}) {

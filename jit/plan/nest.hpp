@@ -80,6 +80,8 @@ struct Contraction {
     int kernel[2][2] = {{-1, -1}, {-1, -1}};  ///< [narrow, wide][full, masked loads]
     bool kernel_taps = false;                 ///< the microkernels walk a tap table
     std::vector<int64_t> tap_table[2][2];     ///< [last segment][wide]: pairs as in TileArgs
+    bool ahead = false;                       ///< the microkernels prefetch the panel after the one at hand
+    int64_t most_ahead_step = 0;              ///< bytes a step that they can cover
     bool degenerate = false;                  ///< no products (K = 0, no tap, alpha = 0): dst = epilogue(start)
 
     int64_t rows_before(int64_t tile) const {  ///< first row of a row tile of one group

@@ -30,6 +30,9 @@ enum class Structure : uint8_t {
 /// The order of the block loops, outermost first: r = row blocks, l = lane blocks, s = reduction segments.
 enum class LoopOrder : uint8_t { lsr = 0, slr, rsl, srl, lrs, rls };
 
+/// The value of Schedule::prefetch that asks for the next panel.
+inline constexpr uint8_t kScheduleAhead = 1;
+
 /// Plain data. Blocks are in register tiles; 0 means the whole axis.
 struct Schedule {
     Structure structure = Structure::matmul;
@@ -39,7 +42,7 @@ struct Schedule {
     uint8_t rows = 1;       ///< register tile rows
     uint8_t vectors = 1;    ///< register tile vectors
     uint8_t unroll = 1;     ///< reduction steps unrolled in the microkernel
-    uint8_t prefetch = 0;   ///< reduction steps ahead; 0: none
+    uint8_t prefetch = 0;   ///< 0: none; 1: the next panel of the vector operand; from 3: so many reduction steps ahead
     uint16_t row_block = 0;   ///< row tiles in one row block
     uint16_t lane_block = 0;  ///< lane tiles in one lane block
     uint16_t outer_block = 1;  ///< convolutions: output rows of one image strip (0: all); else 1

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "jit/op/computation.hpp"
 #include "jit/plan/nest.hpp"
@@ -26,7 +27,14 @@ constexpr double kCopyCycles = 0.12;      // per element of a contiguous copy
 constexpr double kRowCopyCycles = 8;      // per row of an image copy
 constexpr double kStrideCycles = 0.3;      // per element of an image copy that separates planes
 constexpr double kGatherCycles = 1.2;     // per element copied by strides
+constexpr double kPrefetchCycles = 0.06;  // one prefetch among multiply-adds
+constexpr double kEasySums = 24, kCrowded = 1.03;  // AVX-512 tiles with more sums are slower than their shape says
 constexpr double kUsableCache = 0.7;      // share of a cache that one operand may count on
+
+constexpr double kBlockCache = 0.5;  // share of the second-level cache for a block that a loop sweeps again and again
+
+// Shares of a time that are felt beside a longer one.
+constexpr double kNearFelt = 0.25, kFarFelt = 0.5, kStreamFelt = 0.9, kAheadFelt = 0.3;
 
 struct Traffic {
     double l2 = 0, l3 = 0;
@@ -57,6 +65,15 @@ Traffic reuse(const int64_t counts[3], const int8_t order[3], int other, double 
     return traffic;
 }
 
+/// Bytes of the second-level cache that a block of rows keeps busy. Rows in place at a stride of whole pages, of which a
+/// segment reads a part, meet in a part of the cache's sets.
+double footprint_of(const Access& access, double block_bytes, double row_bytes) {
+    constexpr int64_t kPage = 4096;
+    if (access.source != Source::in_place || access.channel_stride != 1) return block_bytes;
+    const int64_t period = std::gcd(access.axis_stride * static_cast<int64_t>(sizeof(float)), kPage);
+    return block_bytes * std::max(1.0, static_cast<double>(period) / row_bytes);
+}
+
 double pack_cycles(const Access& access, double elements) {
     if (access.axis_stride == 1) return elements * kCopyCycles;
     if (access.channel_stride == 1) return elements * kTransposeCycles;
@@ -69,7 +86,10 @@ double step_cycles(const Contraction& c, const Plan& plan, double rows) {
     const bool moving = c.vector_row_stride != 0;
     const double fma = rows * vectors / kFmaPerCycle;
     const double loads = (moving ? rows * vectors + 1 : rows + vectors) / kLoadsPerCycle;
-    return std::max({fma, loads, kFmaLatency}) + kLoadContention * 2 * loads + kStepCycles / plan.schedule.unroll;
+    const bool crowded = plan.isa == Isa::avx512 && rows * vectors > kEasySums && !moving;
+    const double prefetches = !c.ahead ? 0 : c.most_ahead_step > 64 ? vectors : 1;
+    return std::max({fma * (crowded ? kCrowded : 1), loads, kFmaLatency}) + kLoadContention * 2 * loads + kPrefetchCycles * prefetches +
+           kStepCycles / plan.schedule.unroll;
 }
 
 /// Adds one contraction of one (batch, group, strip), `times` times.
@@ -103,7 +123,9 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
     const double tile_rows = c.narrow_rows * block_depth * 4;
     const double l1 = kUsableCache * machine.l1_bytes;
     if (panel + tile_rows > l1) cost.l2_bytes += times * tiles * panel;
-    if (panel + scalar_block > l1) cost.l2_bytes += times * tiles * tile_rows;
+    if (panel + scalar_block > l1)
+        (2 * panel + footprint_of(c.scalar, scalar_block, block_depth * 4) > kBlockCache * machine.l2_bytes ? cost.l3_bytes : cost.l2_bytes) +=
+            times * tiles * tile_rows;
     const double image_share = c.vector.place == Place::image ? 1.0 / static_cast<double>(c.taps) : 1.0;
     const Traffic vector = reuse(counts, order, 0, vector_block * image_share, scalar_block, machine);
     const Traffic scalar = reuse(counts, order, 1, scalar_block, vector_block * image_share, machine);
@@ -113,9 +135,13 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
         const bool operand = access.place == Place::a || access.place == Place::b;
         const bool repeated = access.outer.stride[0] == 0 && access.packed_outer.stride[0] == 0 && times > 1;
         const bool fits = whole < kUsableCache * machine.l2_bytes;
-        (fits && repeated ? cost.l2_bytes : cost.l3_bytes) += times * traffic.l3;
-        if (operand && access.place == Place::b) cost.memory_bytes += whole * (repeated ? 1 : times);
+        const double cold = operand && access.place == Place::b ? whole * (repeated ? 1 : times) : 0;
+        const double again = std::max(0.0, times * traffic.l3 - cold);
+        (fits && repeated ? cost.l2_bytes : cost.l3_bytes) += again;
+        cost.memory_bytes += cold;
+        if (c.ahead && &access == &c.vector && !(fits && repeated)) cost.ahead_bytes += again;
     };
+    cost.ahead |= c.ahead;
     add(c.vector, vector, lane_groups * static_cast<double>(c.lanes) * depth * 4);
     add(c.scalar, scalar, row_groups * static_cast<double>(c.rows) * depth * 4);
 
@@ -153,11 +179,13 @@ void add_copies(const Nest& nest, double times, PlanCost& cost) {
 double PlanCost::ns(const MachineModel& machine) const {
     const double compute = arithmetic_cycles + overhead_cycles + copy_cycles;
     const double near = l2_bytes / machine.l2_bytes_per_cycle;
-    const double far = l3_bytes / machine.l3_bytes_per_cycle;
-    const double cold = memory_bytes / machine.memory_bytes_per_cycle;
-    // Levels overlap with arithmetic, but not fully: the longest counts whole, a quarter of the others is felt.
-    const double longest = std::max({compute, near, far, cold});
-    return (longest + 0.25 * (compute + near + far + cold - longest)) / machine.cycles_per_ns;
+    const double far = (l3_bytes - ahead_bytes) / machine.l3_bytes_per_cycle;
+    const double streamed = std::max(memory_bytes / machine.memory_bytes_per_cycle, ahead_bytes / machine.l3_bytes_per_cycle);
+    // What the core waits for in passing overlaps with arithmetic in part; a stream of cold weights hardly does, unless
+    // it is fetched while the panel before it is used.
+    const double busy = std::max({compute + kNearFelt * near + kFarFelt * far, near, far});
+    const double felt = ahead ? kAheadFelt : kStreamFelt;
+    return (std::max(busy, streamed) + felt * std::min(busy, streamed)) / machine.cycles_per_ns;
 }
 
 PlanCost cost_of(const Plan& plan, const MachineModel& machine) {

@@ -17,6 +17,8 @@ struct PlanCost {
     double l2_bytes = 0;           ///< read through the second-level cache
     double l3_bytes = 0;           ///< read from beyond it
     double memory_bytes = 0;       ///< cold weights
+    double ahead_bytes = 0;        ///< of l3_bytes, those that are prefetched a panel ahead
+    bool ahead = false;            ///< cold weights are prefetched a panel ahead
     double useful_share = 1;       ///< useful multiply-adds over executed ones
     double ns(const MachineModel& machine) const;
 };

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
+#include <map>
 
 #include "jit/op/computation.hpp"
 #include "jit/plan/nest.hpp"
@@ -102,6 +102,7 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
     for (int v = 1; v <= 8; ++v)
         if (v == 1 || (v - 1) * lanes_of(isa) < c.lanes) knobs.values[kVectors].push_back(v);
     if (base.structure == Structure::depthwise) knobs.values[kUnroll] = {1};
+    else if (base.vector == Source::frozen && !c.kernel_taps) knobs.values[kPrefetch] = {0, kScheduleAhead, 8, 32};
     else knobs.values[kPrefetch] = {0, 8, 16, 32};
     if (base.structure != Structure::depthwise) {
         knobs.values[kOrder] = {0, 1, 2, 3, 4, 5};
@@ -178,6 +179,7 @@ public:
     base::Point default_point(int sketch) const override {
         base::Point point(kKnobs, 0);
         point[kUnroll] = nearest(knobs_[sketch].values[kUnroll], 4);
+        point[kPrefetch] = nearest(knobs_[sketch].values[kPrefetch], kScheduleAhead);
         point[kOuterBlock] = static_cast<int16_t>(knobs_[sketch].values[kOuterBlock].size() - 1);
         return point;
     }
@@ -214,29 +216,59 @@ public:
 
     std::vector<Schedule> best(size_t count) {
         for (int sketch = 0; sketch < space_.sketch_count(); ++sketch) rank_sketch(sketch);
-        std::sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) { return a.ns < b.ns; });
+        std::stable_sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) { return a.ns < b.ns; });
         std::vector<Schedule> schedules;
-        std::set<std::string> seen;
+        std::map<std::string, std::pair<size_t, int64_t>> seen;  // by what is executed: the place, its number of tasks
         for (const Ranked& r : ranked_) {
-            if (schedules.size() >= count) break;
-            Schedule schedule = space_.schedule_at(r.sketch, r.point);
-            if (seen.insert(schedule.print()).second) schedules.push_back(schedule);
+            const Schedule schedule = space_.schedule_at(r.sketch, r.point);
+            const Execution execution = execution_of(schedule);
+            const auto [found, fresh] = seen.try_emplace(execution.text, schedules.size(), execution.tasks);
+            if (fresh) {
+                if (schedules.size() >= count) break;
+                schedules.push_back(schedule);
+            } else if (execution.tasks > found->second.second) {  // the same calls, but in parts that can be shared out
+                schedules[found->second.first] = schedule;
+                found->second.second = execution.tasks;
+            }
         }
         return schedules;
     }
 
 private:
+    /// What a schedule does, whatever its text: blocks cut to what there is, loops of one iteration left out.
+    struct Execution {
+        std::string text;
+        int64_t tasks = 1;
+    };
+    Execution execution_of(Schedule schedule) const {
+        const auto plan = lower(space_.op(), schedule, space_.isa());
+        if (!plan || plan->nest->contractions.size() != 1) return {schedule.print(), 1};
+        const Contraction& c = plan->nest->contractions.front();
+        const int64_t row_tiles = c.all_row_tiles(), lane_tiles = c.all_lane_tiles(c.lanes);
+        schedule.row_block = c.row_block >= row_tiles ? 0 : schedule.row_block;
+        schedule.lane_block = c.lane_block >= lane_tiles ? 0 : schedule.lane_block;
+        static constexpr const char* kOrders[] = {"lsr", "slr", "rsl", "srl", "lrs", "rls"};
+        std::string loops;
+        for (const char* axis = kOrders[static_cast<int>(schedule.order)]; *axis; ++axis)
+            if (*axis == 'r' ? schedule.row_block != 0 : *axis == 'l' ? schedule.lane_block != 0 : c.segments > 1) loops += *axis;
+        schedule.order = LoopOrder::lsr;
+        const bool whole = (c.scalar.source == Source::packed && c.scalar.whole) || (c.vector.source == Source::packed && c.vector.whole);
+        return {schedule.print() + loops + (whole ? "w" : ""), plan->phases[0].task_count};
+    }
+
     static constexpr size_t kTilesKept = 6;  // register tiles of a sketch whose strips are enumerated
     static constexpr size_t kCutsKept = 3;   // strips and folds of a tile whose blocks are enumerated
 
     void rank_sketch(int sketch) {
         std::vector<Ranked> tiles;
         base::Point point = space_.default_point(sketch);
+        const bool ahead = space_.schedule_at(sketch, point).prefetch == kScheduleAhead;
         for (int rows = 0; rows < space_.choice_count(sketch, kRows); ++rows)
             for (int vectors = 0; vectors < space_.choice_count(sketch, kVectors); ++vectors) {
                 point[kRows] = static_cast<int16_t>(rows);
                 point[kVectors] = static_cast<int16_t>(vectors);
-                rank(sketch, point, tiles);
+                // Where the microkernel that prefetches has to be compiled first, the plain one may be there.
+                for (point[kPrefetch] = ahead ? 1 : 0; !rank(sketch, point, tiles) && point[kPrefetch] > 0;) --point[kPrefetch];
             }
         for (const Ranked& tile : shortest(tiles, kTilesKept)) {
             std::vector<Ranked> cuts;
@@ -266,10 +298,12 @@ private:
         }
     }
 
-    void rank(int sketch, const base::Point& point, std::vector<Ranked>& out) {
-        if (usable_ != nullptr && !buildable(space_.schedule_at(sketch, point))) return;
+    /// False when there is no such plan, or none without a compiler.
+    bool rank(int sketch, const base::Point& point, std::vector<Ranked>& out) {
+        if (usable_ != nullptr && !buildable(space_.schedule_at(sketch, point))) return false;
         const double ns = space_.estimate_ns(sketch, point);
         if (std::isfinite(ns)) out.push_back({ns, sketch, point});
+        return std::isfinite(ns);
     }
     bool buildable(const Schedule& schedule) {
         const auto plan = lower(space_.op(), schedule, space_.isa());

@@ -194,6 +194,61 @@ TEST_P(PlanOf, HasAReferenceWithinToleranceOfF64) {
 INSTANTIATE_TEST_SUITE_P(Operations, PlanOf, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param.name; });
 
+/// Arguments of the calls of one run.
+std::vector<TileArgs>& noted_calls() {
+    static std::vector<TileArgs> calls;
+    return calls;
+}
+
+/// Whatever the loops, the tiles that use one panel fetch the one that is used next, all of it.
+TEST(PrefetchAhead, FetchesThePanelThatComesNext) {
+    struct Shape {
+        const char* name;
+        int64_t m, n, k;
+    };
+    const Shape shapes[] = {{"one tile", 3, 200, 600}, {"wide and narrow tiles", 50, 300, 1100}, {"tall", 130, 100, 512}};
+    for (const Shape& shape : shapes)
+        for (int order = 0; order < 6; ++order)
+            for (const int row_block : {0, 1, 4})
+                for (const int lane_block : {0, 1, 3}) {
+                    SCOPED_TRACE(std::string(shape.name) + " order " + std::to_string(order) + " blocks " +
+                                 std::to_string(row_block) + "x" + std::to_string(lane_block));
+                    const whet_op op = frozen(test::matmul_op(shape.m, shape.n, shape.k, true), WHET_B);
+                    const Schedule schedule{.vector = Source::frozen, .order = static_cast<LoopOrder>(order), .rows = 8,
+                                            .vectors = 3, .unroll = 4, .prefetch = kScheduleAhead,
+                                            .row_block = static_cast<uint16_t>(row_block),
+                                            .lane_block = static_cast<uint16_t>(lane_block)};
+                    const auto plan = lower(op, schedule, Isa::avx512);
+                    ASSERT_TRUE(plan.has_value()) << plan.error().message;
+                    std::mt19937 random(1);
+                    Buffers operands(op, random, false);
+                    std::vector<float> packed(plan->frozen[WHET_B].bytes / sizeof(float));
+                    Operands given{operands.pointers.data()};
+                    given.packed[WHET_B] = packed.data();
+                    noted_calls().clear();
+                    const std::vector<MicrokernelFunction> note(
+                        plan->kernels.size(), [](const void* args) { noted_calls().push_back(*static_cast<const TileArgs*>(args)); });
+                    run_plan(*plan, note.data(), given, nullptr);
+                    const std::vector<TileArgs>& calls = noted_calls();
+                    for (size_t i = 0; i < calls.size();) {
+                        size_t end = i;
+                        const float* at = calls[i].ahead;
+                        int64_t most = 0;  // what the prefetches can cover: less than a panel in a block cut short
+                        for (; end < calls.size() && calls[end].vector == calls[i].vector &&
+                               calls[end].ahead_step == calls[i].ahead_step && std::abs(calls[end].ahead - at) <= 1;
+                             ++end) {
+                            at += calls[end].tiles * calls[end].k * calls[end].ahead_step / 4;
+                            most += calls[end].tiles * calls[end].k * plan->nest->contractions[0].most_ahead_step / 4;
+                        }
+                        if (end < calls.size() && calls[i].ahead_step != 0) {
+                            EXPECT_EQ(calls[i].ahead, calls[end].vector);
+                            EXPECT_GE(at - calls[i].ahead, std::min(most, calls[end].k * 48) - 8);
+                        }
+                        i = end;
+                    }
+                }
+}
+
 /// What a broken lowering might give, one change each.
 TEST(AddressProof, RefusesTamperedNests) {
     const whet_op product = test::matmul_op(13, 70, 600, true);

@@ -37,6 +37,8 @@ public:
         args.dst_row = pick(width, width + 20);
         args.dst_tile = spec.rows * args.dst_row + pick(0, 5);
         args.bias_tile = pick(0, 9);
+        args.ahead = pick(0, 1) ? nullptr : reinterpret_cast<const float*>(pick(0, 1 << 30));
+        args.ahead_step = pick(0, 300);
         for (int64_t tap = 0; tap < 2 * args.taps; ++tap) offsets_.push_back(pick(0, 60));
         args.tap_offsets = offsets_.data();
         allocate(width);
@@ -197,9 +199,36 @@ TEST_P(Tiles, EveryShapeOfTheBudget) {
     }
 }
 
+/// The prefetches change no bit, wherever they point.
+TEST_P(Tiles, PrefetchesAheadChangeNothing) {
+    const bool wide = GetParam() == Isa::avx512;
+    for (const PrefetchAhead ahead : {kAheadLine, kAheadRow}) {
+        for (int vectors = 1; vectors <= 4; ++vectors) {
+            for (const int rows : {1, 3, wide ? 24 / vectors : 12 / vectors, wide ? 28 / vectors : 2}) {
+                MicrokernelSpec spec = {.isa = GetParam(),
+                                        .rows = static_cast<uint8_t>(rows),
+                                        .vectors = static_cast<uint8_t>(vectors),
+                                        .unroll = static_cast<uint8_t>(rows == 3 ? 1 : 4),
+                                        .prefetch = ahead};
+                for (const ScalarForm scalar :
+                     {ScalarForm::rows_strided, ScalarForm::packed, ScalarForm::general}) {
+                    spec.scalar = scalar;
+                    if (!spec.check()) continue;
+                    expect_equal(spec, 4);
+                    if (HasFatalFailure()) return;
+                }
+            }
+        }
+    }
+    MicrokernelSpec strided = {.isa = GetParam(), .vector = VectorForm::strided, .prefetch = kAheadLine};
+    EXPECT_FALSE(strided.check());
+    MicrokernelSpec taps = {.isa = GetParam(), .taps = 1, .prefetch = kAheadRow};
+    EXPECT_FALSE(taps.check());
+}
+
 /// All that check() lets pass at one unrolling: minutes.
 TEST_P(Tiles, DISABLED_EverySpecPassesTheStaticCheck) {
-    for (int index = 0; index < 4 * 28 * 4 * 3 * 2 * 2; ++index) {
+    for (int index = 0; index < 4 * 28 * 4 * 3 * 2 * 2 * 3; ++index) {
         MicrokernelSpec spec = {.isa = GetParam(), .unroll = 4, .epilogue = Epilogue::relu};
         int rest = index;
         auto next = [&rest](int count) {
@@ -211,7 +240,7 @@ TEST_P(Tiles, DISABLED_EverySpecPassesTheStaticCheck) {
         spec.vector = static_cast<VectorForm>(next(3));
         spec.masked_loads = next(2);
         spec.taps = next(2);
-        spec.prefetch = spec.taps ? 4 : 0;
+        spec.prefetch = spec.taps ? 4 : static_cast<uint8_t>(next(3));
         if (!spec.check()) continue;
         const auto blob = compiler_->compile(spec);
         ASSERT_TRUE(blob) << blob.error().message;
