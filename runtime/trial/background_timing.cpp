@@ -24,15 +24,30 @@ constexpr size_t kMostCopies = 16;  // of the weights
 constexpr double kLeastSampleNs =
     40e3;                            // one timed sample: long against the 200 ns of the CPU clock
 constexpr double kMostWallNs = 3e9;  // of one contest, where the machine is full
-constexpr int kLeastQuads = 6;
+constexpr int kLeastQuads = 8;  // two in each layout
 constexpr int kMostQuads = 60;
 constexpr int kFewestQuads = 4;          // else the contest tells nothing
 constexpr size_t kKeptBytes = 4u << 20;  // of operands, between contests
 constexpr double kNarrowEnough = 0.015;  // half width of the log-ratio's interval
 
+/// Where operands lie within their pages decides which of them share sets of the caches, and by
+/// that up to a third of an operation's time; a program's own lie anywhere. So the contest is held
+/// in several layouts: that of large blocks of malloc, then such as a generator draws.
+constexpr int kLayouts = 4;
+constexpr size_t kLayoutSlack = 4096;  // bytes after each operand, of which a layout skips some
+constexpr size_t kLine = 64;
+
+size_t page_offset(int layout, uint32_t operand) {
+    if (layout == 0) return kLine;
+    uint32_t state = static_cast<uint32_t>(layout) * 2654435761u + operand * 40503u;
+    state ^= state >> 15;
+    state *= 2246822519u;
+    return (state >> 8) % (kLayoutSlack / kLine) * kLine;
+}
+
 size_t operand_bytes(const whet_view& view) {
     const size_t bytes = static_cast<size_t>(element_span(view)) * sizeof(float);
-    return (bytes + 4095) / 4096 * 4096 + 4096;
+    return (bytes + 4095) / 4096 * 4096 + kLayoutSlack;
 }
 
 /// Cheap values in [-1, 1), never denormal.
@@ -85,6 +100,14 @@ struct Contest {
     std::byte* scratch = nullptr;
     size_t next[2] = {0, 0};
 
+    /// blocks[i]: where operand i may begin; null for the weights.
+    std::byte* blocks[WHET_MAX_OPERANDS] = {};
+    void lay_out(int layout) {
+        for (uint32_t i = 0; i < WHET_MAX_OPERANDS; ++i) {
+            if (blocks[i]) operands[i] = blocks[i] + page_offset(layout, i);
+        }
+    }
+
     void call(int side) {
         size_t& at = next[side];
         if (!weights.empty()) {
@@ -124,6 +147,10 @@ BackgroundTimes run_contest(Contest& contest, double most_ns) {
     std::vector<double> log_ratios, times[2], spare_ratios, spare[2];
     for (int quad = 0; quad < kMostQuads; ++quad) {
         const int first = quad & 1;
+        if (quad % 2 == 0) {
+            contest.lay_out(quad / 2 % kLayouts);
+            for (int side = 0; side < 2; ++side) contest.time(side, 1);
+        }
         const long before = switches();
         double sum[2] = {0, 0};
         for (const int side : {first, 1 - first, 1 - first, first})
@@ -218,12 +245,13 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
     const auto take = [&at](size_t bytes) { return std::exchange(at, at + bytes); };
     for (uint32_t i = 0; i < op.operand_count; ++i) {
         if (i == WHET_B && copies > 0) continue;
-        contest.operands[i] = take(sizes[i]);
-        fill(static_cast<float*>(contest.operands[i]),
-             static_cast<size_t>(element_span(op.operands[i])));
+        contest.blocks[i] = take(sizes[i]);
+        fill(reinterpret_cast<float*>(contest.blocks[i]), sizes[i] / sizeof(float));
     }
+    contest.lay_out(0);
     for (size_t copy = 0; copy < copies; ++copy) {
-        void* const weights = take(sizes[WHET_B]);
+        void* const weights =
+            take(sizes[WHET_B]) + page_offset(static_cast<int>(copy) % kLayouts, WHET_B);
         fill(static_cast<float*>(weights), static_cast<size_t>(element_span(op.operands[WHET_B])));
         contest.weights.push_back(weights);
         if (!packs_weights) continue;
