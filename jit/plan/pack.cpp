@@ -83,9 +83,61 @@ __attribute__((target("avx2"))) void transpose_avx2(const float* source, int64_t
     }
 }
 
-/// channel_stride == 1: square by square.
+/// A whole square of 16 x 16. Each register is loaded as four quarters, rows j, 4 + j, 8 + j and 12 + j of four
+/// channels: the loads do half of the work, and two rounds of shuffles are left of four.
+__attribute__((target("avx512f"))) void transpose_square_avx512(const float* source, int64_t row_stride, float* dst,
+                                                                int64_t width) {
+    for (int c = 0; c < 16; c += 4) {
+        __m512 r[4];
+        for (int j = 0; j < 4; ++j) {
+            const float* from = source + j * row_stride + c;
+            r[j] = _mm512_castps128_ps512(_mm_loadu_ps(from));
+            r[j] = _mm512_insertf32x4(r[j], _mm_loadu_ps(from + 4 * row_stride), 1);
+            r[j] = _mm512_insertf32x4(r[j], _mm_loadu_ps(from + 8 * row_stride), 2);
+            r[j] = _mm512_insertf32x4(r[j], _mm_loadu_ps(from + 12 * row_stride), 3);
+        }
+        const __m512d low01 = _mm512_castps_pd(_mm512_unpacklo_ps(r[0], r[1]));
+        const __m512d high01 = _mm512_castps_pd(_mm512_unpackhi_ps(r[0], r[1]));
+        const __m512d low23 = _mm512_castps_pd(_mm512_unpacklo_ps(r[2], r[3]));
+        const __m512d high23 = _mm512_castps_pd(_mm512_unpackhi_ps(r[2], r[3]));
+        float* const to = dst + c * width;
+        _mm512_storeu_ps(to, _mm512_castpd_ps(_mm512_unpacklo_pd(low01, low23)));
+        _mm512_storeu_ps(to + width, _mm512_castpd_ps(_mm512_unpackhi_pd(low01, low23)));
+        _mm512_storeu_ps(to + 2 * width, _mm512_castpd_ps(_mm512_unpacklo_pd(high01, high23)));
+        _mm512_storeu_ps(to + 3 * width, _mm512_castpd_ps(_mm512_unpackhi_pd(high01, high23)));
+    }
+}
+
+/// The same for 8 x 8, in halves.
+__attribute__((target("avx2"))) void transpose_square_avx2(const float* source, int64_t row_stride, float* dst,
+                                                           int64_t width) {
+    for (int c = 0; c < 8; c += 4) {
+        __m256 r[4];
+        for (int j = 0; j < 4; ++j) {
+            const float* from = source + j * row_stride + c;
+            r[j] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * row_stride), 1);
+        }
+        const __m256d low01 = _mm256_castps_pd(_mm256_unpacklo_ps(r[0], r[1]));
+        const __m256d high01 = _mm256_castps_pd(_mm256_unpackhi_ps(r[0], r[1]));
+        const __m256d low23 = _mm256_castps_pd(_mm256_unpacklo_ps(r[2], r[3]));
+        const __m256d high23 = _mm256_castps_pd(_mm256_unpackhi_ps(r[2], r[3]));
+        float* const to = dst + c * width;
+        _mm256_storeu_ps(to, _mm256_castpd_ps(_mm256_unpacklo_pd(low01, low23)));
+        _mm256_storeu_ps(to + width, _mm256_castpd_ps(_mm256_unpackhi_pd(low01, low23)));
+        _mm256_storeu_ps(to + 2 * width, _mm256_castpd_ps(_mm256_unpacklo_pd(high01, high23)));
+        _mm256_storeu_ps(to + 3 * width, _mm256_castpd_ps(_mm256_unpackhi_pd(high01, high23)));
+    }
+}
+
+/// Asks for `rows` lines of the second-level cache, one of each row.
+void prefetch_rows(const float* source, int64_t row_stride, int rows) {
+    for (int i = 0; i < rows; ++i) _mm_prefetch(reinterpret_cast<const char*>(source + i * row_stride), _MM_HINT_T1);
+}
+
+/// channel_stride == 1: square by square. A panel comes from as many streams as it has positions, more than hardware
+/// follows: the square `ahead` elements further on, 0 for none, is asked for meanwhile.
 void copy_block_transposed(const float* source, float* dst, int64_t count, int64_t width, int64_t channels,
-                           int64_t axis_stride, Isa isa) {
+                           int64_t axis_stride, int64_t ahead, Isa isa) {
     if (isa == Isa::portable) return copy_block_any(source, dst, count, width, channels, axis_stride, 1);
     const int64_t side = isa == Isa::avx512 ? 16 : 8;
     for (int64_t i = 0; i < count; i += side) {
@@ -93,21 +145,30 @@ void copy_block_transposed(const float* source, float* dst, int64_t count, int64
         for (int64_t c = 0; c < channels; c += side) {
             const int some = static_cast<int>(std::min(side, channels - c));
             const float* from = source + i * axis_stride + c;
-            if (isa == Isa::avx512) transpose_avx512(from, axis_stride, dst + c * width + i, width, rows, some);
-            else transpose_avx2(from, axis_stride, dst + c * width + i, width, rows, some);
+            if (ahead != 0) prefetch_rows(from + ahead, axis_stride, rows);
+            float* const to = dst + c * width + i;
+            const bool square = rows == side && some == side;
+            if (isa == Isa::avx512) {
+                if (square) transpose_square_avx512(from, axis_stride, to, width);
+                else transpose_avx512(from, axis_stride, to, width, rows, some);
+            } else if (square) {
+                transpose_square_avx2(from, axis_stride, to, width);
+            } else {
+                transpose_avx2(from, axis_stride, to, width, rows, some);
+            }
         }
     }
 }
 
 void copy_block(const float* source, float* dst, int64_t count, int64_t width, int64_t channels, int64_t axis_stride,
-                int64_t channel_stride, Isa isa) {
+                int64_t channel_stride, int64_t ahead, Isa isa) {
     if (count < width)
         for (int64_t c = 0; c < channels; ++c) std::fill(dst + c * width + count, dst + (c + 1) * width, 0.0f);
     if (axis_stride == 1) {
         for (int64_t c = 0; c < channels; ++c)
             std::memcpy(dst + c * width, source + c * channel_stride, static_cast<size_t>(count) * sizeof(float));
     } else if (channel_stride == 1) {
-        copy_block_transposed(source, dst, count, width, channels, axis_stride, isa);
+        copy_block_transposed(source, dst, count, width, channels, axis_stride, ahead, isa);
     } else {
         copy_block_any(source, dst, count, width, channels, axis_stride, channel_stride);
     }
@@ -161,9 +222,11 @@ void copy_panels(const PanelCopy& copy, Isa isa) noexcept {
     for (int64_t first = 0, panel = 0; first < copy.count; first += copy.width, ++panel) {
         const int64_t count = std::min(copy.width, copy.count - first);
         float* dst = copy.dst + panel * copy.panel_stride;
+        const bool full = first + 2 * copy.width <= copy.count;  // the next panel is as wide as this one
+        const int64_t ahead = full ? copy.width * copy.axis_stride : 0;
         for (int64_t tap = 0; tap < copy.taps; ++tap) {
             copy_block(copy.source + first * copy.axis_stride + copy.tap_offsets[tap], dst, count, copy.width,
-                       copy.channels, copy.axis_stride, copy.channel_stride, isa);
+                       copy.channels, copy.axis_stride, copy.channel_stride, ahead, isa);
             dst += copy.channels * copy.width;
         }
     }
