@@ -46,9 +46,8 @@ struct TrialOptions {
     int64_t reference_budget_ns =
         100'000'000;  ///< for the first candidate of an operation: computing the expected values
     int64_t sample_ns = 100'000;  ///< length of one sample of a short operation
-    int64_t slice_ns =
-        500'000;       ///< the longest sample: of a longer operation, a slice of tasks is timed
-    int max_quads = 10;  ///< ABBA or BAAB groups before the interval must have decided
+    int64_t slice_ns = 300'000;   ///< the longest sample: of a longer operation, a slice is timed
+    int max_quads = 10;           ///< ABBA or BAAB groups before the interval must have decided
 };
 
 struct TrialResult {
@@ -79,8 +78,8 @@ public:
     /// before.
     virtual TrialResult trial(const whet_op& op, const Candidate& candidate,
                               const Candidate* incumbent, const TrialOptions& options) = 0;
-    /// Verifies microkernels one by one, alone, against their definition (kernel_check.hpp): about a
-    /// millisecond each. The reason names the first that fails.
+    /// Verifies microkernels one by one, alone, against their definition (kernel_check.hpp): about
+    /// a millisecond each. The reason names the first that fails.
     virtual TrialResult check_kernels(const std::vector<KernelRef>& kernels) = 0;
     /// Measures peak and bandwidth, with a compute-bound tile microkernel (null: scalar code, for
     /// portable). About 0.3 s.

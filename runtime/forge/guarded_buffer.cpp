@@ -19,10 +19,9 @@ constexpr int kCanary = 0xa5;
 constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
 bool all_canary(const std::byte* first, const std::byte* last) {
-    for (; first < last; ++first) {
-        if (*first != std::byte{kCanary}) return false;
-    }
-    return true;
+    if (first >= last) return true;
+    const auto bytes = static_cast<size_t>(last - first);
+    return *first == std::byte{kCanary} && std::memcmp(first, first + 1, bytes - 1) == 0;
 }
 
 }  // namespace

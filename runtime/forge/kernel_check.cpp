@@ -39,7 +39,8 @@ public:
 
     /// A block of `count` values. Null when memory is refused.
     float* source(int64_t count) {
-        auto made = GuardedBuffer::make(static_cast<size_t>(count) * sizeof(float), edge_, guarded_);
+        auto made =
+            GuardedBuffer::make(static_cast<size_t>(count) * sizeof(float), edge_, guarded_);
         if (!made) return nullptr;
         float* const values = made->floats();
         if (exact_) {
@@ -48,7 +49,8 @@ public:
             fill_wild(values, static_cast<size_t>(count), random_, true);
             const float strange[] = {std::nanf(""), std::numeric_limits<float>::infinity(),
                                      -std::numeric_limits<float>::infinity()};
-            if (random_.below(4) == 0) values[random_.below(count)] = strange[random_.below(3)];
+            for (int64_t left = random_.below(4); left > 0; --left)
+                values[random_.below(count)] = strange[random_.below(3)];
         }
         blocks_.push_back(std::move(*made));
         return values;
@@ -82,11 +84,10 @@ base::Result<void> compare(const MicrokernelSpec& spec, jit::MicrokernelFunction
     function(args);
     for (int64_t i = 0; i < count; ++i) {
         if (same(dst[i], expected[static_cast<size_t>(i)])) continue;
-        return make_error(Code::verify_failed,
-                          "microkernel %s alone: element %lld: got %.9g, expected %.9g",
-                          spec.print().c_str(), static_cast<long long>(i),
-                          static_cast<double>(dst[i]),
-                          static_cast<double>(expected[static_cast<size_t>(i)]));
+        return make_error(
+            Code::verify_failed, "microkernel %s alone: element %lld: got %.9g, expected %.9g",
+            spec.print().c_str(), static_cast<long long>(i), static_cast<double>(dst[i]),
+            static_cast<double>(expected[static_cast<size_t>(i)]));
     }
     return memory.intact();
 }
@@ -110,8 +111,8 @@ jit::TileArgs draw_tile(const MicrokernelSpec& spec, int number, Random& random,
     args.alpha = alphas[pick(0, 3)];
     args.beta = pick(0, 1) != 0 ? 1.0f : -2.0f;
     args.scalar_row = pick(0, 80);
-    args.scalar_k = spec.scalar == jit::ScalarForm::packed ? pick(spec.rows, spec.rows + 9)
-                                                           : pick(0, 90);
+    args.scalar_k =
+        spec.scalar == jit::ScalarForm::packed ? pick(spec.rows, spec.rows + 9) : pick(0, 90);
     args.scalar_tile = pick(0, 100);
     args.vector_row = pick(0, 40);
     args.vector_k = pick(0, 90);
@@ -148,8 +149,7 @@ Reach reach_of(const MicrokernelSpec& spec, const jit::TileArgs& args) {
             break;
         case jit::ScalarForm::uniform: reach.scalar += i * args.scalar_k; break;
     }
-    reach.vector =
-        t * args.vector_tile + vector_tap + (spec.masked_loads ? args.lanes : width);
+    reach.vector = t * args.vector_tile + vector_tap + (spec.masked_loads ? args.lanes : width);
     switch (spec.vector) {
         case jit::VectorForm::strided: reach.vector += i * args.vector_k; break;
         case jit::VectorForm::packed: reach.vector += i * width; break;
@@ -157,8 +157,7 @@ Reach reach_of(const MicrokernelSpec& spec, const jit::TileArgs& args) {
             reach.vector += r * args.vector_row + i * args.vector_k;
             break;
     }
-    reach.bias =
-        args.start == jit::kStartBiasLane ? args.lanes : t * args.bias_tile + spec.rows;
+    reach.bias = args.start == jit::kStartBiasLane ? args.lanes : t * args.bias_tile + spec.rows;
     reach.dst = t * args.dst_tile + r * args.dst_row + args.lanes;
     return reach;
 }
@@ -201,7 +200,8 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec, jit::MicrokernelFu
         float* const src = memory.source((args.rows - 1) * args.src_row + args.columns);
         const int64_t count = (args.rows - 1) * args.dst_row + args.columns;
         float* const dst = memory.source(count);
-        if (!src || !dst) return make_error(Code::out_of_budget, "no memory to check a microkernel");
+        if (!src || !dst)
+            return make_error(Code::out_of_budget, "no memory to check a microkernel");
         std::fill_n(dst, count, kPoison);
         memory.protect(src);
         args.src = src;
@@ -213,9 +213,8 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec, jit::MicrokernelFu
 
 }  // namespace
 
-base::Result<void> check_microkernel(const MicrokernelSpec& spec,
-                                     jit::MicrokernelFunction function, bool guarded,
-                                     uint64_t seed) {
+base::Result<void> check_microkernel(const MicrokernelSpec& spec, jit::MicrokernelFunction function,
+                                     bool guarded, uint64_t seed) {
     Random random(base::hash_combine(seed, jit::hash_of(spec)));
     return spec.kind == jit::MicrokernelKind::softmax
                ? check_softmax(spec, function, guarded, random)

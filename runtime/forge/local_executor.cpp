@@ -13,6 +13,7 @@
 #include "base/host.hpp"
 #include "jit/plan/plan.hpp"
 #include "jit/plan/prove.hpp"
+#include "jit/plan/slice.hpp"
 #include "jit/sketch/space.hpp"
 #include "runtime/forge/executor.hpp"
 #include "runtime/forge/kernel_check.hpp"
@@ -29,66 +30,70 @@ using base::make_error;
 /// cache. Not past the last level: where that is hundreds of MiB shared by many guests, the
 /// rotation alone would break the memory budget.
 constexpr size_t kRotationBytes = 64u << 20;
-constexpr double kLongNs =
-    2e6;  ///< an operation whose bound exceeds this gets finer tasks for its slices
-constexpr double kPromising = 1.04;  ///< undecided at such a ratio: worth a longer look
-constexpr int64_t kFewTasks = 16;
+constexpr double kPromising = 1.04;     ///< undecided at such a ratio: worth a longer look
+constexpr double kTasksPerSlice = 0.7;  ///< with fewer, parts are cut finer than tasks
+constexpr int kParts = 3;               ///< places that parts are taken from
 constexpr int kControlQuads = 4, kRetestQuads = 8;
 constexpr double kControlSpread =
     1.03;  ///< the incumbent against itself must lie within this, else the trial says nothing
-constexpr double kAssumedGflops =
-    30;  ///< before the machine was measured; only for choosing slices
+
+/// How much of an operation one sample runs: the same for both of a pair.
+struct SampleSize {
+    double share = 1;     ///< of a call; below 1: a slice of tasks
+    int64_t repeats = 1;  ///< whole calls
+};
+
+SampleSize sample_size(double call_ns, const TrialOptions& options) {
+    SampleSize size;
+    const auto slice = static_cast<double>(options.slice_ns);
+    if (call_ns > slice) size.share = std::max(slice / call_ns, 1e-4);
+    const double wanted = static_cast<double>(options.sample_ns) / std::max(call_ns, 10.0);
+    size.repeats = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(wanted)), 1, 1 << 14);
+    return size;
+}
 
 /// One runnable with its rotating weights, timed sample by sample.
 class TimedPlan {
 public:
     /// position: where in the arena the next copy of the weights lies; shared by all, so that none
     /// comes back early.
-    TimedPlan(OpContext& context, const Runnable& runnable, const GuardedBuffer& arena,
-              size_t& position, std::byte* scratch, size_t shared_bytes)
+    TimedPlan(OpContext& context, const Runnable& runnable, const SampleSize& size,
+              const GuardedBuffer& arena, size_t& position, std::byte* scratch, size_t shared_bytes)
         : context_(context),
           runnable_(runnable),
+          size_(size),
           arena_(arena),
           at_(position),
           scratch_(scratch),
-          shared_bytes_(shared_bytes) {}
-
-    /// Decides how much one sample runs: a slice where the operation is known to be long, else as
-    /// many calls as fill the sample's time, from one run (verification has warmed the candidate
-    /// up).
-    void calibrate(const TrialOptions& options) {
-        int64_t most = 1;
-        for (const jit::Phase& phase : runnable_.sliced->phases) {
-            most = std::max(most, phase.task_count);
+          shared_bytes_(shared_bytes) {
+        if (size_.share >= 1) return;
+        const bool ranges = plan().phases.size() == 1 && tasks() > 1 && jit::ranges_scale(plan());
+        if (ranges && size_.share * static_cast<double>(tasks()) >= kTasksPerSlice) return;
+        // Too few tasks: parts of the nest, some at each place, if it can be cut.
+        for (int i = 0; i < kParts; ++i) {
+            auto part = jit::part_of(plan(), size_.share, static_cast<double>(i) / (kParts - 1));
+            if (!part) break;
+            parts_.push_back(std::move(*part));
         }
-        if (context_.whole_ns() > static_cast<double>(options.slice_ns) && most > 1) {
-            share_ = std::max(static_cast<double>(options.slice_ns) / context_.whole_ns(), 1e-4);
-            repeats_ = 1;
-            return;
-        }
-        const int64_t began = base::steady_ns();
-        run_slice();
-        const auto call_ns = static_cast<double>(base::steady_ns() - began);
-        const double wanted = static_cast<double>(options.sample_ns) / std::max(call_ns, 10.0);
-        repeats_ = std::clamp<int64_t>(static_cast<int64_t>(std::ceil(wanted)), 1, 1 << 14);
-    }
-    /// Runs as much in one sample as another plan of the same operation does, where that runs whole
-    /// calls.
-    bool calibrate_like(const TimedPlan& other) {
-        if (other.share_ < 1) return false;
-        repeats_ = other.repeats_;
-        return true;
+        if (parts_.empty() && !ranges) size_.share = 1;
     }
 
+    /// Nanoseconds of one call, from one sample.
     double sample() {
         const uint64_t began = base::cycles_after();
         double calls = 0;
-        for (int64_t i = 0; i < repeats_; ++i) calls += run_slice();
+        if (size_.share < 1) {
+            calls = run_slice();
+        } else {
+            for (; calls < static_cast<double>(size_.repeats); ++calls)
+                run_tasks(plan(), 0, tasks());
+        }
         return static_cast<double>(base::cycles_after() - began) / base::cycles_per_ns() / calls;
     }
 
 private:
-    const jit::Plan& plan() const { return share_ < 1 ? *runnable_.sliced : *runnable_.plan; }
+    const jit::Plan& plan() const { return *runnable_.plan; }
+    int64_t tasks() const { return plan().phases.back().task_count; }
 
     void* next_weights(size_t bytes) {
         const size_t step =
@@ -99,9 +104,26 @@ private:
         return weights;
     }
 
-    /// Runs the next share of every phase; returns the share of a call that was run.
+    /// Runs a part, or some tasks from a place that moves on, so that edges weigh as in a
+    /// whole call; returns the share of a call that was run.
     double run_slice() {
-        const jit::Plan& plan = this->plan();
+        if (!parts_.empty()) {
+            const jit::PartialPlan& part = parts_[next_part_++ % parts_.size()];
+            run_tasks(part.plan, 0, part.plan.phases.back().task_count);
+            return part.share;
+        }
+        const auto count =
+            std::max<int64_t>(1, static_cast<int64_t>(size_.share * static_cast<double>(tasks())));
+        const auto first =
+            static_cast<int64_t>(position_ * static_cast<double>(tasks() - count + 1));
+        constexpr double kGolden =
+            0.6180339887498949;  // spreads the places evenly (Weyl's sequence)
+        position_ = std::fmod(position_ + kGolden, 1);
+        run_tasks(plan(), first, first + count);
+        return jit::work_before(plan(), first + count) - jit::work_before(plan(), first);
+    }
+
+    void run_tasks(const jit::Plan& plan, int64_t first, int64_t last) {
         jit::Operands operands = context_.timing_operands();
         void* data[WHET_MAX_OPERANDS];
         std::copy_n(operands.data, WHET_MAX_OPERANDS, data);
@@ -116,46 +138,25 @@ private:
             data[WHET_B] = next_weights(
                 static_cast<size_t>(span_of(context_.op().operands[WHET_B])) * sizeof(float));
         }
-        if (share_ >= 1) {
-            for (size_t phase = 0; phase < plan.phases.size(); ++phase) {
-                run(static_cast<int>(phase), operands, 0, plan.phases[phase].task_count);
-            }
-            return 1;
+        const auto phases = static_cast<int>(plan.phases.size());
+        for (int phase = 0; phase < phases; ++phase) {
+            const bool sliced = phase == phases - 1;  // slices are of plans with one phase
+            jit::run_phase(plan, runnable_.table(), phase, operands, scratch_,
+                           scratch_ + shared_bytes_, sliced ? first : 0,
+                           sliced ? last : plan.phases[static_cast<size_t>(phase)].task_count);
         }
-        // Every phase gives the same share, from a place that moves on, so that edges weigh as in a
-        // whole call.
-        double least = 1, sum = 0, weight = 0;
-        for (size_t phase = 0; phase < plan.phases.size(); ++phase) {
-            const int64_t tasks = plan.phases[phase].task_count;
-            const auto count =
-                std::max<int64_t>(1, static_cast<int64_t>(share_ * static_cast<double>(tasks)));
-            const auto first =
-                static_cast<int64_t>(position_ * static_cast<double>(tasks)) % (tasks - count + 1);
-            run(static_cast<int>(phase), operands, first, first + count);
-            const double done = static_cast<double>(count) / static_cast<double>(tasks);
-            least = std::min(least, done);
-            sum += done * static_cast<double>(tasks);
-            weight += static_cast<double>(tasks);
-        }
-        constexpr double kGolden =
-            0.6180339887498949;  // spreads the places evenly (Weyl's sequence)
-        position_ = std::fmod(position_ + kGolden, 1);
-        return sum / weight;
-    }
-
-    void run(int phase, const jit::Operands& operands, int64_t first, int64_t last) {
-        jit::run_phase(plan(), runnable_.table(), phase, operands, scratch_,
-                       scratch_ + shared_bytes_, first, last);
     }
 
     OpContext& context_;
     const Runnable& runnable_;
+    SampleSize size_;
     const GuardedBuffer& arena_;
     size_t& at_;
     std::byte* scratch_;
     size_t shared_bytes_;
-    double share_ = 1, position_ = 0;
-    int64_t repeats_ = 1;
+    double position_ = 0;
+    std::vector<jit::PartialPlan> parts_;
+    size_t next_part_ = 0;
 };
 
 class LocalExecutor final : public Executor {
@@ -238,18 +239,10 @@ base::Result<Runnable> LocalExecutor::prepare(const whet_op& op, const Candidate
             }
             WHET_TRY(auto* const function, code_.load(kernel->id, kernel->blob));
             runnable.functions.push_back(function);
+            runnable.kernel_ids.push_back(kernel->id);
         }
     }
     runnable.plan = std::make_shared<jit::Plan>(std::move(plan));
-    runnable.sliced = runnable.plan;
-    if (jit::flops_of(op) / kAssumedGflops < kLongNs) return runnable;
-    jit::Schedule finer = candidate.schedule;
-    while (runnable.sliced->phases.back().task_count < kFewTasks && finer.parallel < 3) {
-        ++finer.parallel;
-        auto lowered = jit::lower(op, finer, settings_.isa);
-        if (!lowered || lowered->kernels != runnable.plan->kernels) continue;
-        runnable.sliced = std::make_shared<jit::Plan>(std::move(*lowered));
-    }
     return runnable;
 }
 
@@ -273,12 +266,10 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
                             TrialResult& result) {
     size_t weights = 0, scratch_bytes = 0, shared = 0;
     for (const Runnable* runnable : {&candidate, incumbent != nullptr ? incumbent : &candidate}) {
-        for (const jit::Plan* plan : {runnable->plan.get(), runnable->sliced.get()}) {
-            for (const jit::PackLayout& layout : plan->frozen)
-                weights = std::max(weights, layout.bytes);
-            shared = std::max(shared, (plan->shared_bytes + 63) / 64 * 64);
-            scratch_bytes = std::max(scratch_bytes, plan->private_bytes);
-        }
+        const jit::Plan& plan = *runnable->plan;
+        for (const jit::PackLayout& layout : plan.frozen) weights = std::max(weights, layout.bytes);
+        shared = std::max(shared, (plan.shared_bytes + 63) / 64 * 64);
+        scratch_bytes = std::max(scratch_bytes, plan.private_bytes);
     }
     if (context.op().operand_count > WHET_B) {
         weights = std::max(
@@ -292,8 +283,8 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
     }
     // Slices may read shared scratch that this call did not pack.
     if (shared != 0) std::memcpy(*scratch, arena_.data(), std::min(shared, arena_.bytes()));
-    TimedPlan a(context, candidate, arena_, arena_at_, *scratch, shared);
-    a.calibrate(options);
+    const SampleSize size = sample_size(context.call_ns(), options);
+    TimedPlan a(context, candidate, size, arena_, arena_at_, *scratch, shared);
     if (incumbent == nullptr) {
         const auto sample = [&] { return a.sample(); };
         const PairedResult self = run_paired(sample, sample, kControlQuads, true);
@@ -304,8 +295,7 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
         result.rejected_quads = self.rejected_quads;
         return;
     }
-    TimedPlan b(context, *incumbent, arena_, arena_at_, *scratch, shared);
-    if (!b.calibrate_like(a)) b.calibrate(options);
+    TimedPlan b(context, *incumbent, size, arena_, arena_at_, *scratch, shared);
     const auto sample_a = [&] { return a.sample(); };
     const auto sample_b = [&] { return b.sample(); };
     PairedResult paired = run_paired(sample_a, sample_b, options.max_quads, false);
@@ -387,9 +377,9 @@ TrialResult LocalExecutor::check_kernels(const std::vector<KernelRef>& kernels) 
             break;
         }
         auto function = code_.load(kernel->id, kernel->blob);
-        auto checked = function ? check_microkernel(kernel->blob.spec, *function, guarded_,
-                                                    settings_.seed)
-                                : base::Result<void>(function.error());
+        auto checked =
+            function ? check_microkernel(kernel->blob.spec, *function, guarded_, settings_.seed)
+                     : base::Result<void>(function.error());
         if (checked) continue;
         result.verdict =
             checked.error().code == Code::verify_failed ? Verdict::wrong : Verdict::failed;

@@ -11,6 +11,7 @@
 
 #include "base/clock.hpp"
 #include "base/hash.hpp"
+#include "jit/plan/slice.hpp"
 #include "jit/reference/reference.hpp"
 #include "runtime/forge/random.hpp"
 
@@ -22,15 +23,20 @@ using base::make_error;
 
 constexpr float kFinitePoison =
     -7.7e33f;  ///< poison of the wild set: an element nobody wrote shows as a large value
-constexpr int64_t kReverseTasks = 4096;  ///< more tasks than this are run in order in both sets
+constexpr int64_t kReverseTasks = 256;  ///< runs of a whole call from the last task, at most
 constexpr int64_t kProbeElements =
     16;  ///< reference elements timed before the sample's size is chosen
 constexpr size_t kPoisonScratch =
     4u << 20;  ///< scratch up to this size is filled with NaN before each run
 constexpr int64_t kDeeperNs =
     5'000'000;  ///< a larger budget than the first one's, by this, has more elements compared
-constexpr double kWholeRunNs = 1e6;  ///< operations up to this time are always run whole
-constexpr int64_t kSliceParts = 8;   ///< a slice's tasks come from so many places of the phase
+constexpr double kWholeRunNs =
+    1e6;  ///< of a longer operation only a part is run, whatever its microkernels
+constexpr double kPartNs = 200'000;  ///< what a run of known microkernels takes, at least
+constexpr int64_t kParts = 4;        ///< a part's tasks come from so many places
+constexpr int64_t kRandomElements =
+    512;  ///< compared at random, after every position of every axis was
+constexpr size_t kKernelsRemembered = 512;
 
 bool same(float a, float b) {
     return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
@@ -211,9 +217,8 @@ base::Result<std::byte*> OpContext::scratch(size_t bytes) {
     return scratch_.data() + (scratch_.bytes() - (bytes + 63) / 64 * 64);
 }
 
-base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable, bool reverse,
-                                  double share) {
-    const jit::Plan& plan = share < 1 ? *runnable.sliced : *runnable.plan;
+base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable, const Pieces& pieces) {
+    const jit::Plan& plan = *runnable.plan;
     jit::Operands operands{set.data, {}};
     for (int i = 0; i < WHET_MAX_OPERANDS; ++i) {
         const jit::PackLayout layout = plan.frozen[i];
@@ -236,33 +241,103 @@ base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable, bool r
     WHET_TRY(std::byte* const memory, scratch(bytes));
     if (bytes <= kPoisonScratch) std::memset(memory, 0xff, bytes);
     reset_result(set);
-    const auto run_tasks = [&](size_t phase, int64_t first, int64_t last) {
-        jit::run_phase(plan, runnable.table(), static_cast<int>(phase), operands, memory,
-                       memory + shared, first, last);
-    };
+    const int64_t began = base::thread_cpu_ns();
+    double share = 0;
     for (size_t phase = 0; phase < plan.phases.size(); ++phase) {
-        const int64_t tasks = plan.phases[phase].task_count;
-        if (share < 1 && phase + 1 == plan.phases.size() && tasks > kSliceParts) {
-            const auto part =
-                static_cast<int64_t>(share * static_cast<double>(tasks) / kSliceParts);
-            for (int64_t i = 0; i < kSliceParts; ++i) {
-                const int64_t first = (tasks - 1) * i / (kSliceParts - 1);
-                run_tasks(phase, std::max<int64_t>(0, first - part), first + 1);
-            }
-        } else if (reverse && tasks <= kReverseTasks) {
-            for (int64_t task = tasks - 1; task >= 0; --task) run_tasks(phase, task, task + 1);
-        } else {
-            run_tasks(phase, 0, tasks);
+        const auto run_tasks = [&](int64_t first, int64_t last) {
+            jit::run_phase(plan, runnable.table(), static_cast<int>(phase), operands, memory,
+                           memory + shared, first, last);
+        };
+        if (phase + 1 < plan.phases.size()) {
+            run_tasks(0, plan.phases[phase].task_count);
+            continue;
+        }
+        for (const auto& [first, last] : pieces) {
+            run_tasks(first, last);
+            share += jit::work_before(plan, last) - jit::work_before(plan, first);
         }
     }
+    call_ns_ = static_cast<double>(base::thread_cpu_ns() - began) / std::max(share, 1e-6);
     return {};
 }
 
-base::Result<void> OpContext::compare(const DataSet& set, bool partial) const {
+/// Whole: everything, in order or from the last (with `all`, task by task, as far as that is
+/// affordable). Else a few ranges that take about kPartNs, the first and the last task among them.
+OpContext::Pieces OpContext::pieces_of(const jit::Plan& plan, bool whole, bool all,
+                                       bool reverse) const {
+    const int64_t tasks = plan.phases.back().task_count;
+    Pieces pieces;
+    const double share = std::max(kPartNs / std::max(whole_ns_, 1.0), 1e-4);
+    const auto part = static_cast<int64_t>(share * static_cast<double>(tasks) / kParts);
+    if (!whole && tasks > kParts * (part + 1)) {
+        for (int64_t i = 0; i < kParts; ++i) {
+            const int64_t first = (tasks - part - 1) * i / (kParts - 1);
+            pieces.emplace_back(first, first + part + 1);
+        }
+    } else if (!reverse) {
+        return {{0, tasks}};
+    } else {
+        const int64_t count = std::min(tasks, all ? kReverseTasks : kParts);
+        for (int64_t i = 0; i < count; ++i)
+            pieces.emplace_back(tasks * i / count, tasks * (i + 1) / count);
+    }
+    if (reverse) std::reverse(pieces.begin(), pieces.end());
+    return pieces;
+}
+
+bool OpContext::known(const Runnable& runnable) const {
+    return !runnable.kernel_ids.empty() &&
+           std::all_of(runnable.kernel_ids.begin(), runnable.kernel_ids.end(),
+                       [&](uint64_t id) { return right_kernels_.contains(id); });
+}
+
+void OpContext::remember(const Runnable& runnable) {
+    if (right_kernels_.size() > kKernelsRemembered) right_kernels_.clear();
+    right_kernels_.insert(runnable.kernel_ids.begin(), runnable.kernel_ids.end());
+}
+
+/// share: of the results that were computed; below 1 the others must be untouched.
+base::Result<void> OpContext::compare(const DataSet& set, double share) const {
     const float* got = set.operands[WHET_DST].floats();
     const size_t floats = result_floats();
-    if (std::memcmp(got, set.expected.data(), floats * sizeof(float)) == 0) return {};
-    for (size_t i = 0; i < floats; ++i) {
+    const bool partial = share < 1;
+    if (!partial && std::memcmp(got, set.expected.data(), floats * sizeof(float)) == 0) return {};
+    const auto bits = [](const float* values, size_t i) {
+        uint32_t word;
+        std::memcpy(&word, values + i, sizeof(word));
+        return word;
+    };
+    constexpr size_t kBlock = 1024;
+    size_t written = 0;
+    for (size_t first = 0; first < floats; first += kBlock) {
+        const size_t last = std::min(floats, first + kBlock);
+        uint32_t right = 0, untouched = 0;
+        if (partial) {
+            const uint32_t poison = std::bit_cast<uint32_t>(set.poison);
+            const float* const start = set.initial.empty() ? nullptr : set.initial.data();
+            for (size_t i = first; i < last; ++i) {
+                const uint32_t value = bits(got, i);
+                const bool equal = value == bits(set.expected.data(), i);
+                right += equal;
+                untouched += !equal & (value == (start != nullptr ? bits(start, i) : poison));
+            }
+            written += right;
+        }
+        if (right + untouched != last - first)
+            WHET_TRY_VOID(compare_block(set, first, last, partial));
+    }
+    // Values of the exact set are finite, so that equal ones have equal bits.
+    if (!partial || &set != &sets_[0]) return {};
+    const double expected = share * static_cast<double>(count_of(op_.operands[WHET_DST]));
+    if (static_cast<double>(written) + 0.5 >= expected) return {};
+    return make_error(Code::verify_failed, "%zu results are there, expected %.0f", written,
+                      expected);
+}
+
+base::Result<void> OpContext::compare_block(const DataSet& set, size_t first, size_t last,
+                                            bool partial) const {
+    const float* got = set.operands[WHET_DST].floats();
+    for (size_t i = first; i < last; ++i) {
         if (same(got[i], set.expected[i])) continue;
         const float start = set.initial.empty() ? set.poison : set.initial[i];
         if (partial && std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(start)) continue;
@@ -319,7 +394,7 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
     if (!start.empty()) data[WHET_DST] = start.data();
     WHET_TRY_VOID(check_gaps(set));
 
-    const int64_t began = base::steady_ns();
+    const int64_t began = base::thread_cpu_ns();
     // Seeded by what was checked before, so that a second look sees other elements.
     Random random(base::hash_combine(exact ? 11 : 12, set.checked));
     const bool tolerance = !exact;
@@ -331,7 +406,7 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
         draw();
         WHET_TRY_VOID(check_element(set, data, index, tolerance));
     }
-    const double each_ns = static_cast<double>(base::steady_ns() - began) / kProbeElements;
+    const double each_ns = static_cast<double>(base::thread_cpu_ns() - began) / kProbeElements;
     if (each_ns * static_cast<double>(count_of(view)) <= static_cast<double>(budget_ns)) {
         std::fill_n(index, WHET_MAX_RANK, 0);
         do WHET_TRY_VOID(check_element(set, data, index, tolerance));
@@ -348,14 +423,14 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
         for (int axis = view.rank - 1; axis >= 0; --axis) {
             // The last positions first: remainders lie there. Half the budget at most for this part
             // of it.
-            const int64_t until = base::steady_ns() + budget_ns / (2 * view.rank);
-            for (int64_t i = view.extents[axis] - 1; i >= 0 && base::steady_ns() < until; --i) {
+            const int64_t until = base::thread_cpu_ns() + budget_ns / (2 * view.rank);
+            for (int64_t i = view.extents[axis] - 1; i >= 0 && base::thread_cpu_ns() < until; --i) {
                 draw();
                 index[axis] = i;
                 WHET_TRY_VOID(check_element(set, data, index, tolerance));
             }
         }
-        while (base::steady_ns() - began < budget_ns) {
+        for (int64_t i = 0; i < kRandomElements && base::thread_cpu_ns() - began < budget_ns; ++i) {
             draw();
             WHET_TRY_VOID(check_element(set, data, index, tolerance));
         }
@@ -383,36 +458,36 @@ base::Result<void> OpContext::check_canaries() {
 
 TrialResult OpContext::verify(const Runnable& runnable, int64_t reference_budget_ns, bool whole) {
     TrialResult result;
+    const bool part = !whole && (whole_ns_ > kWholeRunNs || known(runnable));
+    bool ran_whole = true;
     for (int s = 0; s < 2; ++s) {
         DataSet& set = sets_[s];
         const bool exact = s == 0, first = set.expected.empty();
-        const bool sliced = !whole && !first && whole_ns_ > kWholeRunNs;
-        const int64_t began = base::steady_ns();
-        auto ran = run(set, runnable, !exact, sliced ? kWholeRunNs / whole_ns_ : 1);
-        if (!ran) {
-            result.reason = ran.error().message;
+        Pieces pieces = pieces_of(*runnable.plan, !part || first, whole, !exact);
+        double share = 0;
+        for (const auto& [from, to] : pieces)
+            share += jit::work_before(*runnable.plan, to) - jit::work_before(*runnable.plan, from);
+        const bool sliced = share < 1 - 1e-9;
+        auto checked = run(set, runnable, pieces);
+        if (!checked) {
+            result.reason = checked.error().message;
             return result;
         }
-        if (first) {
-            const auto ns = static_cast<double>(base::steady_ns() - began);
-            whole_ns_ = whole_ns_ == 0 ? ns : std::min(whole_ns_, ns);
-        }
-        auto checked = first ? accept(set, exact, reference_budget_ns / 2) : compare(set, sliced);
-        if (!checked && sliced) {
-            // Tasks that only add a later segment show partial sums: let the whole run decide.
-            ran = run(set, runnable, !exact, 1);
-            checked = compare(set, false);
-        }
+        whole_ns_ = whole_ns_ == 0 ? call_ns_ : std::min(whole_ns_, call_ns_);
+        checked =
+            first ? accept(set, exact, reference_budget_ns / 2) : compare(set, sliced ? share : 1);
         const int64_t left_ns = reference_budget_ns / 2 - set.spent_ns;
         if (checked && !sliced && !set.complete && left_ns > kDeeperNs)
             checked = accept(set, exact, left_ns);
         if (checked) checked = check_canaries();
+        ran_whole = ran_whole && !sliced;
         result.checked_elements += set.checked;
         if (checked) continue;
         result.verdict = Verdict::wrong;
         result.reason = std::string(exact ? "exact" : "wild") + " data: " + checked.error().message;
         return result;
     }
+    if (ran_whole) remember(runnable);
     result.verdict = Verdict::right;
     return result;
 }

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include <whet/whet.h>
@@ -20,9 +22,8 @@ namespace whet::runtime::forge {
 /// A lowered candidate with the addresses of its microkernels.
 struct Runnable {
     std::shared_ptr<const jit::Plan> plan;
-    std::shared_ptr<const jit::Plan>
-        sliced;  ///< the same with more tasks, for slices; or `plan` itself
     std::vector<jit::MicrokernelFunction> functions;  ///< empty: portable
+    std::vector<uint64_t> kernel_ids;                 ///< of `functions`
     const jit::MicrokernelFunction* table() const {
         return functions.empty() ? nullptr : functions.data();
     }
@@ -43,8 +44,10 @@ public:
                                                          uint64_t seed);
 
     /// Runs and checks a candidate. Returns right or wrong (with a reason); may fault when guarded.
-    /// An operation that takes longer than about 4 ms is, once its expected values are known, run
-    /// on a slice of tasks (first, last, some between) unless `whole`.
+    /// Unless `whole`, a part of the tasks (first, last, some between) is run where that says as
+    /// much: every microkernel has passed a whole run of another plan here, or the operation is
+    /// long and its expected values are known. Whole runs take the tasks of the second set one by
+    /// one from the last; others in a few pieces.
     TrialResult verify(const Runnable& runnable, int64_t reference_budget_ns, bool whole);
     /// True when a candidate wrote where it must not: the context must not be used again.
     bool damaged() const { return damaged_; }
@@ -54,8 +57,8 @@ public:
     /// Scratch of at least `bytes`, 64-byte aligned; contents undefined.
     base::Result<std::byte*> scratch(size_t bytes);
 
-    /// Time of one whole run, roughly; 0 before the first.
-    double whole_ns() const { return whole_ns_; }
+    /// CPU time of one call of the last verified candidate, roughly: extrapolated from its tasks.
+    double call_ns() const { return call_ns_; }
     const whet_op& op() const { return op_; }
     size_t memory_bytes() const { return memory_bytes_; }
     uint64_t last_use = 0;  ///< for the owner's eviction
@@ -80,8 +83,15 @@ private:
     OpContext(const whet_op& op, bool guarded) : op_(op), guarded_(guarded) {}
     base::Result<void> fill(DataSet& set, bool exact, uint64_t seed);
     void reset_result(DataSet& set);
-    base::Result<void> run(DataSet& set, const Runnable& runnable, bool reverse, double share);
-    base::Result<void> compare(const DataSet& set, bool partial) const;
+    /// Ranges of tasks in the order in which a verification runs them.
+    using Pieces = std::vector<std::pair<int64_t, int64_t>>;
+    Pieces pieces_of(const jit::Plan& plan, bool whole, bool all, bool reverse) const;
+    bool known(const Runnable& runnable) const;
+    void remember(const Runnable& runnable);
+    base::Result<void> run(DataSet& set, const Runnable& runnable, const Pieces& pieces);
+    base::Result<void> compare(const DataSet& set, double share) const;
+    base::Result<void> compare_block(const DataSet& set, size_t first, size_t last,
+                                     bool partial) const;
     base::Result<void> check_canaries();
     base::Result<void> accept(DataSet& set, bool exact, int64_t budget_ns);
     base::Result<void> check_gaps(const DataSet& set) const;
@@ -94,7 +104,9 @@ private:
     DataSet sets_[2];
     GuardedBuffer scratch_;
     size_t memory_bytes_ = 0;
-    double whole_ns_ = 0;  ///< of one whole run, from the first candidate
+    double whole_ns_ = 0;  ///< CPU time of one call, the shortest seen
+    double call_ns_ = 0;
+    std::unordered_set<uint64_t> right_kernels_;  ///< microkernels that passed a whole run
     bool damaged_ = false;
 };
 

@@ -28,7 +28,7 @@ struct StoppingRule {
     /// first ones follow Highway's auto_tune (1.25x slower is dropped at once), tighter because
     /// pairs spread by 1 to 2 % here; the later ones close in on the margin, so that a plan as fast
     /// as the incumbent costs six quads at most.
-    static constexpr double kDropAfter[] = {0.92, 0.97, 0.995, 1.005, 1.01, 1.015};
+    static constexpr double kDropAfter[] = {0.96, 0.985, 1.0, 1.005, 1.01, 1.015};
     enum class Decision : uint8_t { more, drop, win };
     /// quads: groups of two pairs taken so far; max_quads: then a candidate that has not won is
     /// dropped.

@@ -7,6 +7,7 @@
 #include "jit/op/computation.hpp"
 #include "jit/plan/nest.hpp"
 #include "jit/plan/prove.hpp"
+#include "jit/plan/slice.hpp"
 #include "jit/reference/reference.hpp"
 #include "jit/sketch/space.hpp"
 #include "tests/jit/operations.hpp"
@@ -188,6 +189,59 @@ TEST_P(PlanOf, HasAReferenceWithinToleranceOfF64) {
         int64_t offset = 0;
         for (int d = 0; d < dst.rank; ++d) offset += at[d] * dst.strides[d];
         EXPECT_NEAR(operands.storage[0][offset], element.value, tolerance(op, element));
+    }
+}
+
+/// What a call on a poisoned result leaves: as many values as `share` says, each the expected one.
+void expect_written(const whet_op& op, const std::vector<float>& got,
+                    const std::vector<float>& expected, double share) {
+    const whet_view& dst = op.operands[WHET_DST];
+    int64_t results = 1, written = 0;
+    for (int d = 0; d < dst.rank; ++d) results *= dst.extents[d];
+    for (size_t i = 0; i < got.size(); ++i) {
+        if (std::isnan(got[i])) continue;
+        ++written;
+        ASSERT_EQ(got[i], expected[i]) << i;
+    }
+    EXPECT_NEAR(static_cast<double>(written), share * static_cast<double>(results), 0.01);
+}
+
+TEST_P(PlanOf, CountsTheWorkOfItsTasksAndParts) {
+    const whet_op op = GetParam().op;
+    if (op.kind == WHET_MATMUL && op.beta != 0) GTEST_SKIP() << "reads its result";
+    constexpr unsigned kSeed = 11;
+    SCOPED_TRACE(kSeed);
+    std::mt19937 random(kSeed);
+    MachineModel machine;
+    machine.isa = Isa::portable;
+    const auto space = make_space(op, machine);
+    for (int attempt = 0; attempt < 120; ++attempt) {
+        const int sketch =
+            static_cast<int>(random() % static_cast<unsigned>(space->sketch_count()));
+        const Schedule schedule = space->schedule_at(sketch, random_point(*space, sketch, random));
+        const auto plan = lower(op, schedule, Isa::portable);
+        if (!plan || (!plan->nest->contractions.empty() && plan->nest->contractions[0].degenerate))
+            continue;
+        SCOPED_TRACE(schedule.print());
+        Buffers operands(op, random, false);
+        reference_consistent(op, operands.pointers.data());
+        const std::vector<float> expected = operands.storage[0];
+        std::vector<float>& dst = operands.storage[0];
+        Plan slice = *plan;
+        const auto tasks = static_cast<unsigned>(plan->phases.back().task_count);
+        slice.phases.back().task_count = static_cast<int64_t>(random() % (tasks + 1));
+        std::fill(dst.begin(), dst.end(), NAN);
+        run(slice, operands);
+        ASSERT_NO_FATAL_FAILURE(
+            expect_written(op, dst, expected, work_before(*plan, slice.phases.back().task_count)));
+        EXPECT_EQ(work_before(*plan, tasks), 1);
+        for (const double position : {0.0, 0.4, 1.0}) {
+            const auto part = part_of(*plan, 0.3, position);
+            if (!part) break;
+            std::fill(dst.begin(), dst.end(), NAN);
+            run(part->plan, operands);
+            ASSERT_NO_FATAL_FAILURE(expect_written(op, dst, expected, part->share));
+        }
     }
 }
 
