@@ -59,42 +59,75 @@ bool ranges_scale(const Plan& plan) noexcept {
            !(c.vector.source == Source::packed && shared_vector);
 }
 
+namespace {
+
+/// Keeps `count` lane tiles from tile `first`.
+void cut_lanes(Contraction& c, int64_t first, int64_t count) {
+    const int64_t at = first * c.tile_lanes;
+    c.lanes = std::min(c.lanes, at + count * c.tile_lanes) - at;
+    c.lane_block = std::min(c.lane_block, count);
+    c.dst_base += at;
+    c.vector.base += at * c.vector.axis_stride;
+    c.vector.packed_base += at * c.taps * c.channels;
+    if (c.bias_axis == BiasAxis::lane) c.bias_base += at;
+}
+
+/// Keeps `count` row tiles from tile `first`.
+void cut_rows(Contraction& c, int64_t first, int64_t count) {
+    const int64_t at = c.rows_before(first);
+    c.rows = c.rows_before(first + count) - at;
+    c.row_tiles = count;
+    c.wide_tiles = std::clamp<int64_t>(c.wide_tiles - first, 0, count);
+    c.row_block = std::min(c.row_block, count);
+    c.dst_base += at * c.dst_row;
+    c.scalar.base += at * c.scalar.axis_stride;
+    c.scalar.packed_base += at * c.taps * c.channels;
+    if (c.bias_axis == BiasAxis::row) c.bias_base += at;
+}
+
+/// A place among `tiles` for `count` of them.
+int64_t place_for(int64_t count, int64_t tiles, double position) {
+    return std::min(tiles - count, static_cast<int64_t>(position * static_cast<double>(tiles - count + 1)));
+}
+
+/// So many of `tiles` as are `share` of them, at least `least`.
+int64_t tiles_for(double share, int64_t tiles, int64_t least) {
+    return std::clamp(static_cast<int64_t>(share * static_cast<double>(tiles) + 0.5), std::min(least, tiles), tiles);
+}
+
+}  // namespace
+
 std::optional<PartialPlan> part_of(const Plan& plan, double share, double position) {
+    // A row block is fetched (or packed) once for all lanes: with so many lane tiles that hardly shows.
+    constexpr int64_t kLeastLaneTiles = 6, kLeastBesidePacking = 16;
     if (plan.schedule.structure != Structure::matmul || plan.nest->contractions.front().degenerate)
         return std::nullopt;
     auto nest = std::make_shared<Nest>(*plan.nest);
     Contraction& c = nest->contractions.front();
-    const bool along_lanes = c.scalar.source != Source::packed && c.lane_tiles(c.lanes) > 1;
-    if (!along_lanes && (c.vector.source == Source::packed || c.row_tiles < 2)) return std::nullopt;
-    const int64_t tiles = along_lanes ? c.lane_tiles(c.lanes) : c.row_tiles;
-    const auto wanted = static_cast<int64_t>(share * static_cast<double>(tiles) + 0.5);
-    const int64_t count = std::clamp<int64_t>(wanted, 1, tiles);
-    const auto first = std::min(
-        tiles - count, static_cast<int64_t>(position * static_cast<double>(tiles - count + 1)));
-    const int64_t all = along_lanes ? c.lanes : c.rows, depth = c.taps * c.channels;
-    int64_t at = 0, extent = 0;
-    Access& side = along_lanes ? c.vector : c.scalar;
-    if (along_lanes) {
-        at = first * c.tile_lanes;
-        extent = c.lanes = std::min(c.lanes, at + count * c.tile_lanes) - at;
-        c.lane_block = std::min(c.lane_block, count);
-        c.dst_base += at;
+    const int64_t lane_tiles = c.lane_tiles(c.lanes), results = c.rows * c.lanes;
+    const bool rows_first = c.order == LoopOrder::rsl || c.order == LoopOrder::rls;
+    const bool packs_rows = c.scalar.source == Source::packed;
+    const bool packs_lanes = c.vector.source == Source::packed;
+    if (rows_first && c.row_block < c.row_tiles && !packs_lanes && !(packs_rows && c.scalar.whole)) {
+        const double blocks = static_cast<double>(c.row_tiles) / static_cast<double>(c.row_block);
+        const int64_t count =
+            tiles_for(share * blocks, lane_tiles, packs_rows ? kLeastBesidePacking : kLeastLaneTiles);
+        const int64_t full_blocks = c.row_tiles / c.row_block;
+        cut_rows(c, place_for(1, full_blocks, position) * c.row_block, c.row_block);
+        cut_lanes(c, place_for(count, lane_tiles, position), count);
+    } else if (!packs_rows && lane_tiles > 1) {
+        const int64_t count = tiles_for(share, lane_tiles, 1);
+        cut_lanes(c, place_for(count, lane_tiles, position), count);
+    } else if (!packs_lanes && c.row_tiles > 1) {
+        const int64_t count = tiles_for(share, c.row_tiles, 1);
+        cut_rows(c, place_for(count, c.row_tiles, position), count);
     } else {
-        at = c.rows_before(first);
-        extent = c.rows = c.rows_before(first + count) - at;
-        c.row_tiles = count;
-        c.wide_tiles = std::clamp<int64_t>(c.wide_tiles - first, 0, count);
-        c.row_block = std::min(c.row_block, count);
-        c.dst_base += at * c.dst_row;
+        return std::nullopt;
     }
-    side.base += at * side.axis_stride;
-    side.packed_base += at * depth;
-    if (c.bias_axis == (along_lanes ? BiasAxis::lane : BiasAxis::row)) c.bias_base += at;
     if (c.order == LoopOrder::lsr || c.order == LoopOrder::lrs)
         nest->tasks_per_outer = (c.lane_tiles(c.lanes) + c.lane_block - 1) / c.lane_block;
-    if (c.order == LoopOrder::rsl || c.order == LoopOrder::rls)
-        nest->tasks_per_outer = (c.row_tiles + c.row_block - 1) / c.row_block;
-    PartialPlan part{plan, static_cast<double>(extent) / static_cast<double>(all)};
+    if (rows_first) nest->tasks_per_outer = (c.row_tiles + c.row_block - 1) / c.row_block;
+    PartialPlan part{plan, static_cast<double>(c.rows * c.lanes) / static_cast<double>(results)};
     part.plan.phases = {{nest->outer_extent[0] * nest->tasks_per_outer}};
     part.plan.nest = std::move(nest);
     return part;

@@ -28,6 +28,7 @@ constexpr double kRowCopyCycles = 8;      // per row of an image copy
 constexpr double kStrideCycles = 0.3;      // per element of an image copy that separates planes
 constexpr double kGatherCycles = 1.2;     // per element copied by strides
 constexpr double kPrefetchCycles = 0.06;  // one prefetch among multiply-adds
+constexpr double kScalarLineCycles = 3;   // one line of the broadcast side that is not in L1
 constexpr double kEasySums = 24, kCrowded = 1.03;  // AVX-512 tiles with more sums are slower than their shape says
 constexpr double kUsableCache = 0.7;      // share of a cache that one operand may count on
 
@@ -123,9 +124,11 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
     const double tile_rows = c.narrow_rows * block_depth * 4;
     const double l1 = kUsableCache * machine.l1_bytes;
     if (panel + tile_rows > l1) cost.l2_bytes += times * tiles * panel;
-    if (panel + scalar_block > l1)
+    if (panel + scalar_block > l1) {
+        cost.overhead_cycles += times * tiles * tile_rows / 64 * kScalarLineCycles;
         (2 * panel + footprint_of(c.scalar, scalar_block, block_depth * 4) > kBlockCache * machine.l2_bytes ? cost.l3_bytes : cost.l2_bytes) +=
             times * tiles * tile_rows;
+    }
     const double image_share = c.vector.place == Place::image ? 1.0 / static_cast<double>(c.taps) : 1.0;
     const Traffic vector = reuse(counts, order, 0, vector_block * image_share, scalar_block, machine);
     const Traffic scalar = reuse(counts, order, 1, scalar_block, vector_block * image_share, machine);

@@ -217,24 +217,38 @@ public:
     std::vector<Schedule> best(size_t count) {
         for (int sketch = 0; sketch < space_.sketch_count(); ++sketch) rank_sketch(sketch);
         std::stable_sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) { return a.ns < b.ns; });
-        std::vector<Schedule> schedules;
+        std::vector<Schedule> schedules, spare;
         std::map<std::string, std::pair<size_t, int64_t>> seen;  // by what is executed: the place, its number of tasks
+        std::map<std::string, size_t> of_tile;  // the best few blocks of each register tile: its rank is less certain
+        const size_t most_of_tile = std::max<size_t>(2, count / kTilesKept);
         for (const Ranked& r : ranked_) {
             const Schedule schedule = space_.schedule_at(r.sketch, r.point);
             const Execution execution = execution_of(schedule);
             const auto [found, fresh] = seen.try_emplace(execution.text, schedules.size(), execution.tasks);
             if (fresh) {
                 if (schedules.size() >= count) break;
+                if (++of_tile[tile_of(schedule)] > most_of_tile) {
+                    spare.push_back(schedule);
+                    found->second.first = kSpare;
+                    continue;
+                }
                 schedules.push_back(schedule);
-            } else if (execution.tasks > found->second.second) {  // the same calls, but in parts that can be shared out
+            } else if (found->second.first != kSpare && execution.tasks > found->second.second) {  // the same calls, but in parts that can be shared out
                 schedules[found->second.first] = schedule;
                 found->second.second = execution.tasks;
             }
         }
+        for (size_t i = 0; schedules.size() < count && i < spare.size(); ++i) schedules.push_back(spare[i]);
         return schedules;
     }
 
 private:
+    static constexpr size_t kSpare = SIZE_MAX;
+
+    static std::string tile_of(const Schedule& s) {
+        return std::to_string(s.rows) + "x" + std::to_string(s.vectors) + " " + std::to_string(static_cast<int>(s.structure)) +
+               std::to_string(static_cast<int>(s.scalar)) + std::to_string(static_cast<int>(s.vector));
+    }
     /// What a schedule does, whatever its text: blocks cut to what there is, loops of one iteration left out.
     struct Execution {
         std::string text;
