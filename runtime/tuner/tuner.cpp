@@ -14,6 +14,7 @@
 #include "base/clock.hpp"
 #include "base/host.hpp"
 #include "base/log.hpp"
+#include "jit/sketch/space.hpp"
 #include "runtime/dispatch/operation.hpp"
 #include "runtime/runtime.hpp"
 
@@ -314,6 +315,14 @@ void Tuner::answer_watchers(int64_t) {
     if (auto text = print_report(full, "json")) page_->publish_report(*text);
 }
 
+/// The forge's, or from the machine's figures where it has not said one; 0: not known yet.
+double Tuner::bound_ns_of(const SiteState& state) const {
+    if (state.bound_ns > 0 || status_.peak_gflops <= 0 || status_.stream_gbs <= 0)
+        return state.bound_ns;
+    return std::max(jit::flops_of(state.site->op) / status_.peak_gflops,
+                    jit::compulsory_bytes_of(state.site->op) / status_.stream_gbs);
+}
+
 Report Tuner::make_report() {
     adopt_new_sites();
     sum_counters(0);
@@ -360,7 +369,7 @@ Report Tuner::make_report() {
         const double live = state.original.median_ns();
         row.before_us = (live > 0 ? live : state.background_original_ns) * 1e-3;
         row.now_us = (state.current ? state.serving.median_ns() : live) * 1e-3;
-        row.bound_us = state.bound_ns * 1e-3;
+        row.bound_us = bound_ns_of(state) * 1e-3;
         if (state.current) row.schedule = state.current->schedule;
         row.reason = state.reason;
         report.rows.push_back(std::move(row));

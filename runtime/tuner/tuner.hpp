@@ -81,6 +81,7 @@ private:
     }
     void say(const std::string& line);
     Report make_report();
+    double bound_ns_of(const SiteState& state) const;
 
     // profile.cpp: from the threads' counters and samples to the sites' states
     void adopt_new_sites();
