@@ -125,23 +125,26 @@ static void run_product(struct product p) {
 }
 
 /* C05, C08, C09: beta and alpha classes, transposes, leading dimensions, every base offset, all
- * small widths. */
+ * small widths. Every product is large enough (kTinyProduct) not to be left to the original. */
 static void run_cases(void) {
     static const char letters[] = "NT";
     for (int t = 0; t < 4; ++t) {
         for (int row_major = 0; row_major < 2; ++row_major) {
             const char ta = letters[t & 1], tb = letters[t >> 1];
-            run_product((struct product){ta, tb, 33, 17, 29, 0, 0, 0, 1, 0, 0, 0, row_major, 1});
-            run_product((struct product){ta, tb, 48, 32, 64, 3, 5, 7, 1, 1, 0, 0, row_major, 0});
+            run_product((struct product){ta, tb, 67, 61, 37, 0, 0, 0, 1, 0, 0, 0, row_major, 1});
+            run_product((struct product){ta, tb, 64, 48, 64, 3, 5, 7, 1, 1, 0, 0, row_major, 0});
             run_product(
-                (struct product){ta, tb, 40, 24, 20, 1, 0, 2, -0.5f, 2, 4, 1, row_major, 0});
+                (struct product){ta, tb, 72, 56, 40, 1, 0, 2, -0.5f, 2, 4, 1, row_major, 0});
         }
     }
-    for (int width = 1; width <= 33; width += 4)
-        run_product((struct product){'T', 'N', width, 16, 300, 0, 0, 0, 1, 0, 0, 0, 0, 1});
-    for (size_t offset = 4; offset < 64; offset += 12)
+    for (int width = 1; width <= 33; width += 2) {
+        const int depth = 2048 / width + 40;
+        run_product((struct product){'T', 'N', width, 64, depth, 0, 0, 0, 1, 0, 0, 0, 0, 1});
+        run_product((struct product){'N', 'N', 64, width, depth, 0, 0, 0, 1, 0, 0, 1, 0, 1});
+    }
+    for (size_t offset = 4; offset < 64; offset += 4)
         run_product(
-            (struct product){'N', 'N', 23, 19, 31, 0, 0, 1, 1, 0, offset, (int)(offset & 8), 0, 0});
+            (struct product){'N', 'N', 71, 53, 41, 0, 0, 1, 1, 0, offset, (int)(offset & 8), 0, 0});
     run_product((struct product){'T', 'N', 96, 20, 600, 0, 0, 0, 1, 1, 0, 0, 0,
                                  0}); /* more than one segment */
 }
@@ -181,9 +184,10 @@ static void run_empty(void) {
         }
 }
 
+enum { weight_size = 64 };
 static float times_weight(const float* w) {
-    static float x[32 * 32], y[32 * 32];
-    const int n = 32;
+    static float x[weight_size * weight_size], y[weight_size * weight_size];
+    const int n = weight_size;
     const float one = 1, zero = 0;
     for (int i = 0; i < n * n; ++i) x[i] = i % (n + 1) == 0 ? 3 : 0;
     sgemm_("N", "N", &n, &n, &n, &one, w, &n, x, &n, &zero, y, &n);
@@ -200,15 +204,15 @@ static int (*freeze)(const void*, size_t), (*thaw)(const void*);
 
 /* C14: changed, freed and frozen weights. */
 static void run_weights(void) {
-    enum { bytes = 32 * 32 * 4 };
+    enum { count = weight_size * weight_size, bytes = count * 4 };
     float* w = malloc(bytes);
-    for (int i = 0; i < 32 * 32; ++i) w[i] = 1;
+    for (int i = 0; i < count; ++i) w[i] = 1;
     expect(times_weight(w), 3, "first weight");
     w[0] = 2;
     expect(times_weight(w), 6, "weight changed through its pointer");
     free(w);
     float* w2 = malloc(bytes);
-    for (int i = 0; i < 32 * 32; ++i) w2[i] = 5;
+    for (int i = 0; i < count; ++i) w2[i] = 5;
     expect(times_weight(w2), 15, "new weight at an old address");
     if (freeze && freeze(w2, bytes) == 0) {
         for (int i = 0; i < 200; ++i) expect(times_weight(w2), 15, "frozen weight");
@@ -256,31 +260,68 @@ static void collect(const char* text, size_t length, void* user) {
         memcpy(report_text + report_size, text, length), report_size += length;
 }
 
+static int (*report)(const char*, void (*)(const char*, size_t, void*), void*);
+
+/* How often `key` stands in the report, and the sum of the numbers behind it. */
+static unsigned long long sum_of(const char* key, int* count) {
+    unsigned long long sum = 0;
+    report_size = 0;
+    *count = 0;
+    if (!report || report("json", collect, NULL) != 0) return 0;
+    report_text[report_size < sizeof report_text ? report_size : sizeof report_text - 1] = 0;
+    for (const char* at = report_text; (at = strstr(at, key)) != NULL; ++*count) {
+        at += strlen(key);
+        sum += strtoull(at, NULL, 10);
+    }
+    return sum;
+}
+
+static int sites_served(void) {
+    int count;
+    sum_of("\"served\": \"whet\"", &count);
+    return count;
+}
+
+/* No helper is ever seen as a child, by wait or by signal. */
+static void expect_no_child(void) {
+    if (waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD && !sigchld_seen) return;
+    printf("FAIL %s: the program saw a child\n", phase);
+    ++failures;
+}
+
+static void run_all(void) {
+    run_cases(), run_empty(), run_weights();
+    expect_no_child();
+}
+
+/* usage: blas_program SECONDS [subreaper] [served]; served: tuning goes on until plans serve */
 int main(int argc, char** argv) {
     const double limit = argc > 1 ? atof(argv[1]) : 10;
-    if (argc > 2 && strcmp(argv[2], "subreaper") == 0) prctl(PR_SET_CHILD_SUBREAPER, 1);
+    int must_serve = 0;
+    for (int i = 2; i < argc; ++i) {
+        if (strcmp(argv[i], "subreaper") == 0) prctl(PR_SET_CHILD_SUBREAPER, 1);
+        if (strcmp(argv[i], "served") == 0) must_serve = 4;
+    }
     signal(SIGCHLD, on_sigchld);
     freeze = (int (*)(const void*, size_t))dlsym(RTLD_DEFAULT, "whet_freeze");
     thaw = (int (*)(const void*))dlsym(RTLD_DEFAULT, "whet_thaw");
-    int (*report)(const char*, void (*)(const char*, size_t, void*), void*) =
-        (int (*)(const char*, void (*)(const char*, size_t, void*), void*))dlsym(RTLD_DEFAULT,
-                                                                                 "whet_report");
-    run_cases(), run_empty(), run_weights();
+    *(void**)&report = dlsym(RTLD_DEFAULT, "whet_report");
+    run_all();
     phase = "while tuning";
-    const double begin = seconds();
-    while (seconds() - begin < limit && !failures) run_cases(), run_empty(), run_weights();
-    if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD || sigchld_seen) {
-        printf("FAIL: the program saw a child\n");
-        ++failures;
-    }
+    const double begin = seconds(), patience = 120; /* of a busy machine */
+    while (!failures && (seconds() - begin < limit ||
+                         (sites_served() < must_serve && seconds() - begin < patience)))
+        run_all();
     run_forks();
     phase = "after";
-    run_cases(), run_empty(), run_weights();
-    unsigned long long served = 0;
-    if (report && report("json", collect, NULL) == 0) {
-        for (const char* at = report_text; (at = strstr(at, "\"served_calls\": ")) != NULL; ++at)
-            served += strtoull(at + 16, NULL, 10);
+    run_all();
+    if (sites_served() < must_serve) {
+        printf("FAIL: %d sites are served by whet, expected at least %d\n", sites_served(),
+               must_serve);
+        ++failures;
     }
+    int sites;
+    const unsigned long long served = sum_of("\"served_calls\": ", &sites);
     printf("%d failures, %llu served calls\n", failures, served);
     return failures ? 1 : 0;
 }

@@ -57,6 +57,11 @@ def main():
 
 def exits(program, runs, chosen):
     """Runs that end at once and up to 120 ms later, four at a time on one store."""
+    known = subprocess.run([program, "0", "known"], env=chosen, capture_output=True, text=True)
+    if known.returncode != 0:
+        print(f"whet does not see the program's products\n{known.stderr}")
+        return 1
+
     def one(run):
         arguments = [program, str(run % 60 * 2)]
         return run, subprocess.run(arguments, env=chosen, capture_output=True, text=True, timeout=100)
