@@ -81,7 +81,7 @@ inline constexpr std::array kVariables = {
              "Seed of every random choice."},
     Variable{"WHET_LOG", VariableType::text, "warning", "level, topics, filter=TEXT", "",
              "Level (off, error, warning, info, debug), topics and a filter: "
-             "`info,dispatch,filter=gemm`."},
+             "`info,tuner,filter=matmul`."},
     Variable{"WHET_LOG_FILE", VariableType::text, "", "path", "",
              "Where log lines go instead of standard error."},
     Variable{"WHET_DUMP", VariableType::text, "", "path of a folder", "",

@@ -107,14 +107,6 @@ Result<LogSettings> parse_log_settings(std::string_view text) {
             settings.filter = word.substr(7);
             continue;
         }
-        const bool well_formed = !word.empty() && std::all_of(word.begin(), word.end(), [](char c) {
-            return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '-';
-        });
-        if (!well_formed) {
-            return make_error(Code::invalid_argument,
-                              "log setting \"%.*s\" is neither a level nor a topic",
-                              static_cast<int>(word.size()), word.data());
-        }
         bool is_level = false;
         for (const Level level :
              {Level::off, Level::error, Level::warning, Level::info, Level::debug}) {
@@ -122,7 +114,12 @@ Result<LogSettings> parse_log_settings(std::string_view text) {
             settings.level = level;
             is_level = true;
         }
-        if (!is_level) settings.topics.emplace_back(word);
+        if (is_level) continue;
+        if (std::find(std::begin(kLogTopics), std::end(kLogTopics), word) == std::end(kLogTopics)) {
+            return make_error(Code::invalid_argument, "\"%.*s\" is neither a level nor a topic",
+                              static_cast<int>(word.size()), word.data());
+        }
+        settings.topics.emplace_back(word);
     }
     // Naming a topic without a level asks to see its decisions.
     if (!settings.topics.empty() && settings.level == Level::warning) settings.level = Level::info;

@@ -29,8 +29,12 @@ struct LogSettings {
     std::string path;                 ///< empty: standard error
 };
 
-/// Reads WHET_LOG's text, e.g. "info,dispatch,filter=gemm": words are a level or a topic.
-/// invalid_argument when a word is empty or has other characters than letters, digits, '_' and '-'.
+/// What lines are about; WHET_LOG takes no other word but a level.
+inline constexpr std::string_view kLogTopics[] = {"blas",  "check",   "code", "env",
+                                                  "forge", "runtime", "tuner"};
+
+/// Reads WHET_LOG's text, e.g. "info,tuner,filter=matmul": words are a level or a topic.
+/// invalid_argument when a word is neither.
 Result<LogSettings> parse_log_settings(std::string_view text);
 
 /// Receives each finished line (with its newline), from any thread, possibly several at once.

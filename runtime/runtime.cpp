@@ -12,6 +12,7 @@
 #include "base/host.hpp"
 #include "base/log.hpp"
 #include "runtime/tuner/tuner.hpp"
+#include "runtime/usable_options.hpp"
 
 namespace whet::runtime {
 
@@ -80,13 +81,14 @@ void after_fork_in_child() {
 
 void make_runtime() {
     std::vector<std::string> warnings;
-    const base::Options options = base::load_options(environ, warnings);
+    base::Options options = base::load_options(environ, warnings);
+    drop_unusable(options, warnings);
     if (auto settings = base::parse_log_settings(options.log)) {
         settings->path = options.log_file;
         if (auto configured = base::configure_log(*settings); !configured)
-            warnings.push_back(configured.error().message);
+            warnings.push_back("WHET_LOG_FILE is ignored: " + configured.error().message);
     } else {
-        warnings.push_back("WHET_LOG: " + settings.error().message);
+        warnings.push_back("WHET_LOG is ignored: " + settings.error().message);
     }
     const bool silent = options.budget_cpu && *options.budget_cpu <= 0;
     for (const auto& warning : warnings) {

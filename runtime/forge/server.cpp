@@ -23,6 +23,7 @@
 #include "runtime/forge/protocol.hpp"
 #include "runtime/forge/text_request.hpp"
 #include "runtime/forge/workshop.hpp"
+#include "runtime/usable_options.hpp"
 
 namespace whet::runtime::forge {
 namespace {
@@ -123,11 +124,12 @@ bool Server::start() {
     std::vector<const char*> environment;
     for (const std::string& line : lines) environment.push_back(line.c_str());
     environment.push_back(nullptr);
-    std::vector<std::string> warnings;  // the program has said them
+    std::vector<std::string> warnings;  // the program has said all but the policy's
     WorkshopSettings settings;
     std::vector<std::string_view> names;
     for (const policy::PolicyEntry& entry : policy::policies()) names.push_back(entry.name);
     settings.options = base::load_options(environment.data(), warnings, names);
+    drop_unusable(settings.options, warnings);
     settings.isa = hello->isa;
     settings.directory = hello->directory;
     settings.own_process = zygote_ != nullptr;
@@ -146,13 +148,17 @@ bool Server::start() {
     ReadyMessage ready;
     ready.pid = getpid();
     ready.in_process = zygote_ == nullptr;
+    for (const std::string& warning : warnings) {  // only this end knows the policies
+        if (warning.starts_with("WHET_POLICY=")) ready.note = warning;
+    }
     std::unique_ptr<Store> store;
     if (!settings.options.store_path.empty()) {
         auto opened = Store::open(settings.options.store_path, machine_key(hello->isa));
         if (opened)
             store = std::move(*opened);
         else
-            ready.note = "tuning without a store: " + opened.error().message;
+            ready.note += (ready.note.empty() ? "" : "; ") +
+                          ("tuning without a store: " + opened.error().message);
     }
     zygote_started_ = zygote_ != nullptr;
     if (zygote_started_ && kLimitAddressSpace) {

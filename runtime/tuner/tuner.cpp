@@ -69,7 +69,11 @@ void Tuner::run() {
     if (!runtime_.options.control_path.empty()) {
         auto page = ControlPage::open(runtime_.options.control_path);
         Lock lock(mutex_);
-        if (page) page_ = std::move(*page);
+        if (page) {
+            page_ = std::move(*page);
+        } else if (page.error().code != Code::out_of_budget) {  // more processes than slots
+            say("WHET_CONTROL is ignored: " + page.error().message);
+        }
     }
     const base::Host host = base::describe_host();
     {
