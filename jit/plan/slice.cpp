@@ -115,10 +115,10 @@ std::optional<PartialPlan> part_of(const Plan& plan, double share, double positi
         const int64_t full_blocks = c.row_tiles / c.row_block;
         cut_rows(c, place_for(1, full_blocks, position) * c.row_block, c.row_block);
         cut_lanes(c, place_for(count, lane_tiles, position), count);
-    } else if (!packs_rows && lane_tiles > 1) {
-        const int64_t count = tiles_for(share, lane_tiles, 1);
+    } else if (lane_tiles > (packs_rows ? kLeastBesidePacking : 1)) {
+        const int64_t count = tiles_for(share, lane_tiles, packs_rows ? kLeastBesidePacking : 1);
         cut_lanes(c, place_for(count, lane_tiles, position), count);
-    } else if (!packs_lanes && c.row_tiles > 1) {
+    } else if (!packs_lanes && !packs_rows && c.row_tiles > 1) {
         const int64_t count = tiles_for(share, c.row_tiles, 1);
         cut_rows(c, place_for(count, c.row_tiles, position), count);
     } else {

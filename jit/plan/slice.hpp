@@ -26,8 +26,8 @@ struct PartialPlan {
 
 /// The part of a matrix product that lies at `position` (0 first, 1 last) of its lanes or rows and
 /// is about `share` of it, at least one register tile. Runs on the operands, packed copies and
-/// scratch of the whole. Nothing where a part would repeat packing that the whole shares, or where
-/// there is one tile. Allocates; microseconds.
+/// scratch of the whole. Keeps whole row blocks where a schedule sweeps them, and enough lanes that fetching or packing
+/// a block hardly shows. Nothing where a part would repeat packing that the whole shares, or where there is one tile. Allocates; microseconds.
 std::optional<PartialPlan> part_of(const Plan& plan, double share, double position);
 
 }  // namespace whet::jit
