@@ -17,7 +17,7 @@ namespace {
 constexpr double kFmaPerCycle = 2;        // vector multiply-adds
 constexpr double kLoadsPerCycle = 2;      // vector or broadcast loads
 constexpr double kLoadContention = 0.12;  // cycles that one load takes from the multiply-adds beside it
-constexpr double kFmaLatency = 4;         // cycles between two links of one chain
+constexpr double kFmaLatency = 4.4;       // cycles between two links of one chain, and what the scheduler misses
 constexpr double kCallCycles = 60;        // driver and prologue of one microkernel call
 constexpr double kTileCycles = 20;        // start and end of one register tile
 constexpr double kTapCycles = 6;          // one step of the tap loop
@@ -123,7 +123,9 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
     const double panel = static_cast<double>(c.tile_lanes) * block_depth * 4;
     const double tile_rows = c.narrow_rows * block_depth * 4;
     const double l1 = kUsableCache * machine.l1_bytes;
-    if (panel + tile_rows > l1) cost.l2_bytes += times * tiles * panel;
+    // A panel stays in the first level from row tile to row tile as far as there is room for it.
+    const double crowding = (panel + tile_rows) / machine.l1_bytes - 0.5;
+    cost.l2_bytes += times * tiles * panel * (c.row_block == 1 ? 1 : std::clamp(crowding / 0.75, 0.0, 1.0));
     if (panel + scalar_block > l1) {
         cost.overhead_cycles += times * tiles * tile_rows / 64 * kScalarLineCycles;
         (2 * panel + footprint_of(c.scalar, scalar_block, block_depth * 4) > kBlockCache * machine.l2_bytes ? cost.l3_bytes : cost.l2_bytes) +=
@@ -183,7 +185,7 @@ double PlanCost::ns(const MachineModel& machine) const {
     const double compute = arithmetic_cycles + overhead_cycles + copy_cycles;
     const double near = l2_bytes / machine.l2_bytes_per_cycle;
     const double far = (l3_bytes - ahead_bytes) / machine.l3_bytes_per_cycle;
-    const double streamed = std::max(memory_bytes / machine.memory_bytes_per_cycle, ahead_bytes / machine.l3_bytes_per_cycle);
+    const double streamed = memory_bytes / machine.memory_bytes_per_cycle + ahead_bytes / machine.l3_bytes_per_cycle;
     // What the core waits for in passing overlaps with arithmetic in part; a stream of cold weights hardly does, unless
     // it is fetched while the panel before it is used.
     const double busy = std::max({compute + kNearFelt * near + kFarFelt * far, near, far});
