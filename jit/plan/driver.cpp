@@ -63,15 +63,25 @@ void pack_scalar(const Contraction& c, const float* source, int64_t first, int64
     }
 }
 
-/// Packs lane tiles [first, last) of one segment; `lanes` is the extent.
+/// One block of lane tiles in one segment.
+struct LaneBlock {
+    int64_t first = 0, segment = 0;
+};
+
+/// Packs lane tiles [first, last) of one segment; `lanes` is the extent. next: the block that is packed after it, if any.
 void pack_vector(const Contraction& c, const float* source, int64_t lanes, int64_t first, int64_t last,
-                 int64_t segment, const PanelTarget& target, Isa isa) {
+                 int64_t segment, const PanelTarget& target, const LaneBlock* next, Isa isa) {
     const Access& a = c.vector;
     const int64_t lane = first * c.tile_lanes;
-    copy_panels({source + lane * a.axis_stride + segment * c.segment * a.channel_stride,
+    const auto source_of = [&](int64_t tile, int64_t s) {
+        return source + tile * c.tile_lanes * a.axis_stride + s * c.segment * a.channel_stride;
+    };
+    const bool whole_tile = next != nullptr && (next->first + 1) * c.tile_lanes <= lanes;
+    copy_panels({source_of(first, segment),
                  target.dst + target.offset * c.tile_lanes, std::min(lanes, last * c.tile_lanes) - lane, c.tile_lanes,
                  segment_channels(c, segment), a.axis_stride, a.channel_stride, a.tap_offsets.data(), c.taps,
-                 target.depth * c.tile_lanes},
+                 target.depth * c.tile_lanes, whole_tile ? source_of(next->first, next->segment) : nullptr,
+                 whole_tile ? segment_channels(c, next->segment) : 0},
                 isa);
 }
 
@@ -80,7 +90,7 @@ void pack_whole(const Contraction& c, bool scalar_side, const float* source, int
     for (int64_t s = 0; s < c.segments; ++s) {
         const PanelTarget target{dst, c.taps * c.channels, s * c.segment * c.taps};
         if (scalar_side) pack_scalar(c, source, 0, c.row_tiles, s, target, isa);
-        else pack_vector(c, source, lanes, 0, c.lane_tiles(lanes), s, target, isa);
+        else pack_vector(c, source, lanes, 0, c.lane_tiles(lanes), s, target, nullptr, isa);
     }
 }
 
@@ -197,6 +207,22 @@ private:
         lane.ahead_step = std::min(c_.most_ahead_step, (bytes + tiles * k - 1) / (tiles * k));
     }
 
+    /// The block of lanes that the loops come to after this one; past the last tile: none. (Each sweep over the rows
+    /// begins at the first block again; that is not looked ahead.)
+    LaneBlock next_lane_block(int64_t lane_block, int64_t segment) const {
+        bool segment_inside = false;
+        for (int depth = 0; depth < 3; ++depth) {
+            if (loop_axis(depth) == kLane) segment_inside = true;
+            if (loop_axis(depth) == kSegment) break;
+        }
+        const bool next_segment = segment_inside && segment + 1 < c_.segments;
+        const bool last_lane = lane_block + 1 >= lane_blocks();
+        if (next_segment) return {lane_block * c_.lane_block, segment + 1};
+        if (segment_inside) return {(lane_block + 1) * c_.lane_block, 0};
+        if (last_lane && segment + 1 < c_.segments) return {0, segment + 1};
+        return {(lane_block + 1) * c_.lane_block, segment};
+    }
+
     /// One (row block, lane block, segment): packs what has changed, then the tiles.
     void block(int64_t row_block, int64_t lane_block, int64_t segment) {
         const int64_t first_row = row_block * c_.row_block, first_lane = lane_block * c_.lane_block;
@@ -212,8 +238,10 @@ private:
         }
         if (c_.vector.source == Source::packed && !c_.vector.whole &&
             (packed_vector_[0] != lane_block || packed_vector_[1] != segment)) {
+            const LaneBlock next = next_lane_block(lane_block, segment);
+            const bool more = next.first < c_.all_lane_tiles(lanes_);
             pack_vector(c_, vector_.place, lanes_, first_lane, end_lane, segment,
-                        {vector_.scratch, block_depth, 0}, isa);
+                        {vector_.scratch, block_depth, 0}, more ? &next : nullptr, isa);
             packed_vector_[0] = lane_block;
             packed_vector_[1] = segment;
         }

@@ -134,10 +134,16 @@ void prefetch_rows(const float* source, int64_t row_stride, int rows) {
     for (int i = 0; i < rows; ++i) _mm_prefetch(reinterpret_cast<const char*>(source + i * row_stride), _MM_HINT_T1);
 }
 
+/// The panel that comes after one, with as many positions.
+struct NextPanel {
+    const float* source = nullptr;
+    int64_t channels = 0;
+};
+
 /// channel_stride == 1: square by square. A panel comes from as many streams as it has positions, more than hardware
-/// follows: the square `ahead` elements further on, 0 for none, is asked for meanwhile.
+/// follows: the same square of the next one is asked for meanwhile.
 void copy_block_transposed(const float* source, float* dst, int64_t count, int64_t width, int64_t channels,
-                           int64_t axis_stride, int64_t ahead, Isa isa) {
+                           int64_t axis_stride, const NextPanel& next, Isa isa) {
     if (isa == Isa::portable) return copy_block_any(source, dst, count, width, channels, axis_stride, 1);
     const int64_t side = isa == Isa::avx512 ? 16 : 8;
     for (int64_t i = 0; i < count; i += side) {
@@ -145,7 +151,7 @@ void copy_block_transposed(const float* source, float* dst, int64_t count, int64
         for (int64_t c = 0; c < channels; c += side) {
             const int some = static_cast<int>(std::min(side, channels - c));
             const float* from = source + i * axis_stride + c;
-            if (ahead != 0) prefetch_rows(from + ahead, axis_stride, rows);
+            if (c < next.channels) prefetch_rows(next.source + i * axis_stride + c, axis_stride, rows);
             float* const to = dst + c * width + i;
             const bool square = rows == side && some == side;
             if (isa == Isa::avx512) {
@@ -161,14 +167,14 @@ void copy_block_transposed(const float* source, float* dst, int64_t count, int64
 }
 
 void copy_block(const float* source, float* dst, int64_t count, int64_t width, int64_t channels, int64_t axis_stride,
-                int64_t channel_stride, int64_t ahead, Isa isa) {
+                int64_t channel_stride, const NextPanel& next, Isa isa) {
     if (count < width)
         for (int64_t c = 0; c < channels; ++c) std::fill(dst + c * width + count, dst + (c + 1) * width, 0.0f);
     if (axis_stride == 1) {
         for (int64_t c = 0; c < channels; ++c)
             std::memcpy(dst + c * width, source + c * channel_stride, static_cast<size_t>(count) * sizeof(float));
     } else if (channel_stride == 1) {
-        copy_block_transposed(source, dst, count, width, channels, axis_stride, ahead, isa);
+        copy_block_transposed(source, dst, count, width, channels, axis_stride, next, isa);
     } else {
         copy_block_any(source, dst, count, width, channels, axis_stride, channel_stride);
     }
@@ -222,11 +228,14 @@ void copy_panels(const PanelCopy& copy, Isa isa) noexcept {
     for (int64_t first = 0, panel = 0; first < copy.count; first += copy.width, ++panel) {
         const int64_t count = std::min(copy.width, copy.count - first);
         float* dst = copy.dst + panel * copy.panel_stride;
-        const bool full = first + 2 * copy.width <= copy.count;  // the next panel is as wide as this one
-        const int64_t ahead = full ? copy.width * copy.axis_stride : 0;
+        NextPanel next{copy.next, copy.next_channels};
+        if (first + copy.width < copy.count) {
+            const bool full = first + 2 * copy.width <= copy.count;  // as wide as this one
+            next = {copy.source + (first + copy.width) * copy.axis_stride, full ? copy.channels : 0};
+        }
         for (int64_t tap = 0; tap < copy.taps; ++tap) {
             copy_block(copy.source + first * copy.axis_stride + copy.tap_offsets[tap], dst, count, copy.width,
-                       copy.channels, copy.axis_stride, copy.channel_stride, ahead, isa);
+                       copy.channels, copy.axis_stride, copy.channel_stride, next, isa);
             dst += copy.channels * copy.width;
         }
     }

@@ -20,6 +20,9 @@ struct PanelCopy {
     const int64_t* tap_offsets;
     int64_t taps;
     int64_t panel_stride;  ///< elements between panels in dst
+    /// What is packed after this block, prefetched meanwhile; null: nothing, or not known.
+    const float* next = nullptr;
+    int64_t next_channels = 0;
 };
 void copy_panels(const PanelCopy& copy, Isa isa) noexcept;
 

@@ -22,7 +22,7 @@ constexpr double kCallCycles = 60;        // driver and prologue of one microker
 constexpr double kTileCycles = 20;        // start and end of one register tile
 constexpr double kTapCycles = 6;          // one step of the tap loop
 constexpr double kStepCycles = 0.6;       // loop control of one unrolled round
-constexpr double kTransposeCycles = 0.45; // per element of a transposing pack
+constexpr double kTransposeCycles = 0.2;  // per element of a transposing pack
 constexpr double kCopyCycles = 0.12;      // per element of a contiguous copy
 constexpr double kRowCopyCycles = 8;      // per row of an image copy
 constexpr double kStrideCycles = 0.3;      // per element of an image copy that separates planes
@@ -158,6 +158,11 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
             repeats = static_cast<double>(counts[order[0]]);
         const double elements = (scalar_side ? static_cast<double>(c.rows) : lane_tiles * c.tile_lanes) * depth;
         cost.copy_cycles += times * repeats * pack_cycles(access, elements);
+        // Panels that do not stay in the first level are written to the second and read back from it; their source
+        // passes through it too.
+        const double written = access.whole ? elements * 4 : scalar_side ? scalar_block : vector_block;
+        if (written > l1)
+            (2 * written > kBlockCache * machine.l2_bytes ? cost.l3_bytes : cost.l2_bytes) += times * repeats * elements * 4 * 2;
     }
     // The result is written, and for all but one segment read back.
     const double result = row_groups * lane_groups * static_cast<double>(c.rows) * static_cast<double>(c.lanes) * 4;
