@@ -215,12 +215,17 @@ HostLimits cgroup_limits(const std::string& proc_cgroup, const std::string& root
 }
 
 Host describe_host() {
-    Host host;
-    host.features = host_features();
-    host.caches = read_caches();
+    // What the machine is does not change; what this process may use of it does.
+    static const Host* const kept = [] {  // never destroyed: a forge may ask while its host exits
+        auto* const machine = new Host;
+        machine->features = host_features();
+        machine->caches = read_caches();
+        machine->cpu = read_brand();
+        return machine;
+    }();
+    Host host = *kept;
     host.limits = cgroup_limits(read_file("/proc/self/cgroup"), "/sys/fs/cgroup");
     host.limits.cores = allowed_cores();
-    host.cpu = read_brand();
     return host;
 }
 

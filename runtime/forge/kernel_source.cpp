@@ -57,9 +57,16 @@ uint64_t id_of(const jit::Blob& blob) {
 }  // namespace
 
 KernelSource::KernelSource(std::string directory, bool watchdog)
-    : directory_(std::move(directory)), watchdog_(watchdog) {
-    auto opened = jit::cpu::Prebuilt::open(directory_ + "/" + jit::cpu::kPrebuiltFile);
-    if (opened) prebuilt_ = std::move(*opened);
+    : directory_(std::move(directory)), watchdog_(watchdog) {}
+
+/// Opened when it is first needed: a warm start has its microkernels from the store.
+const jit::cpu::Prebuilt* KernelSource::prebuilt() const {
+    if (!prebuilt_looked_for_) {
+        prebuilt_looked_for_ = true;
+        auto opened = jit::cpu::Prebuilt::open(directory_ + "/" + jit::cpu::kPrebuiltFile);
+        if (opened) prebuilt_ = std::move(*opened);
+    }
+    return prebuilt_ ? &*prebuilt_ : nullptr;
 }
 
 KernelRef KernelSource::remember(jit::Blob blob) {
@@ -89,14 +96,14 @@ void KernelSource::add_stored(std::vector<jit::Blob> blobs) {
 }
 
 bool KernelSource::ready(const jit::MicrokernelSpec& spec) const {
-    return held_.contains(spec) || (prebuilt_ && prebuilt_->find(spec).has_value());
+    return held_.contains(spec) || (prebuilt() != nullptr && prebuilt()->find(spec).has_value());
 }
 
 base::Result<KernelRef> KernelSource::kernel(const jit::MicrokernelSpec& spec, bool may_compile) {
     if (const auto found = held_.find(spec); found != held_.end()) return found->second;
     if (const auto found = refused_.find(spec); found != refused_.end()) return found->second;
-    if (prebuilt_) {
-        if (auto blob = prebuilt_->copy(spec)) return remember(std::move(*blob));
+    if (prebuilt() != nullptr) {
+        if (auto blob = prebuilt()->copy(spec)) return remember(std::move(*blob));
     }
     if (!may_compile)
         return make_error(Code::not_found, "%s has to be compiled", spec.print().c_str());

@@ -58,10 +58,12 @@ private:
     base::Result<jit::cpu::Compiler*> compiler();
     base::Result<KernelRef> compile(const jit::MicrokernelSpec& spec);
     KernelRef remember(jit::Blob blob);
+    const jit::cpu::Prebuilt* prebuilt() const;
 
     std::string directory_;
     bool watchdog_;
-    std::optional<jit::cpu::Prebuilt> prebuilt_;
+    mutable std::optional<jit::cpu::Prebuilt> prebuilt_;
+    mutable bool prebuilt_looked_for_ = false;
     std::unique_ptr<jit::cpu::Compiler> compiler_;
     std::optional<base::Error> compiler_error_;
     std::unordered_map<jit::MicrokernelSpec, KernelRef, SpecHash> held_;

@@ -23,7 +23,7 @@ constexpr size_t kMostDeferred =
     24;  ///< proposals waiting for a compile; with more, the search needs them
 constexpr uint64_t kFreshTurn = 3;  ///< while a search runs, one step in so many is a first plan
 constexpr uint64_t kOpenTurn = 6;   ///< ... or begins the search of one more site
-constexpr size_t kLayouts = 3;  ///< packed layouts that are timed before a family's is chosen
+constexpr size_t kLayouts = 3;      ///< packed layouts that are timed before a family's is chosen
 constexpr int64_t kOwnReferenceNs =
     200'000'000;  ///< the reference for the best plan, when the search begins
 
@@ -82,10 +82,9 @@ bool Workshop::step() {
         may_search && std::any_of(sites_.begin(), sites_.end(), [](const auto& entry) {
             return entry.second->stage == Site::Stage::open && entry.second->total_ns > 0;
         });
-    const auto heaviest =
-        std::max_element(fresh_.begin(), fresh_.end(), [&](SiteId a, SiteId b) {
-            return sites_.at(a)->total_ns < sites_.at(b)->total_ns;
-        });
+    const auto heaviest = std::max_element(fresh_.begin(), fresh_.end(), [&](SiteId a, SiteId b) {
+        return sites_.at(a)->total_ns < sites_.at(b)->total_ns;
+    });
     // A family's first plan comes before everything. Its other row counts borrow that meanwhile, so
     // theirs take turns with the search: a program with a hundred row counts is searched too.
     if (heaviest != fresh_.end() && (!searching || turn_ % kFreshTurn == 0 ||
@@ -114,16 +113,19 @@ bool Workshop::step() {
         step_site(site);
         return true;
     }
-    if (heaviest != fresh_.end()) plan_heaviest(heaviest);
-    else if (next != nullptr) open_site(*next);
-    else return false;
+    if (heaviest != fresh_.end())
+        plan_heaviest(heaviest);
+    else if (next != nullptr)
+        open_site(*next);
+    else
+        return false;
     return true;
 }
 
 bool Workshop::open_site(Site& site) {
     working_on_ = site.id;
     site.stage = Site::Stage::open;
-    if (site.space == nullptr) site.space = jit::make_space(site.op, model_);
+    if (site.space == nullptr) make_space(site);
     if (site.space == nullptr || site.space->sketch_count() == 0) {
         site.stage = Site::Stage::closed;
         site.note = "no sketch fits the operation";

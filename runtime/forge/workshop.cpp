@@ -54,8 +54,7 @@ Workshop::Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> e
       executor_(std::move(executor)),
       store_(std::move(store)),
       outbox_(outbox),
-      kernels_(settings.directory, settings.own_process),
-      model_(model_of(settings.isa)) {
+      kernels_(settings.directory, settings.own_process) {
     auto made = policy::make_policy(settings.options.policy, settings.options.seed);
     if (!made)
         made = policy::make_policy("auto",
@@ -81,6 +80,12 @@ Workshop::Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> e
 }
 
 Workshop::~Workshop() = default;
+
+void Workshop::make_space(Site& site) {
+    // Not before it is needed: measuring the clock takes a millisecond of a warm start.
+    if (!model_) model_ = model_of(settings_.isa);
+    site.space = jit::make_space(site.op, *model_);
+}
 
 Site* Workshop::find_site(SiteId id) {
     const auto found = sites_.find(id);
@@ -173,7 +178,7 @@ bool Workshop::offer_stored(Site& site) {
     site.high = plan->high;
     site.served = plan->state == PlanState::adopted;
     const bool was_lent = plan->time_ns == 0 && plan->trials == 0;
-    site.stage = was_lent                        ? Site::Stage::lent
+    site.stage = was_lent                         ? Site::Stage::lent
                  : plan->trials >= kSettledTrials ? Site::Stage::rested
                                                   : Site::Stage::served;
     send_offer(site, OfferKind::stored, plan->state == PlanState::adopted);
@@ -254,8 +259,7 @@ bool Workshop::zero_trial(Site& site) {
     working_on_ = site.id;
     doing_ = "first plan";
     site.stage = Site::Stage::served;
-    if (site.space == nullptr)
-        site.space = jit::make_space(site.op, model_);  // the policy may hold it already
+    if (site.space == nullptr) make_space(site);  // the policy may hold it already
     if (site.space == nullptr || site.space->sketch_count() == 0) {
         site.stage = Site::Stage::closed;
         site.note = "no sketch fits the operation";

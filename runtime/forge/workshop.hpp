@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -62,7 +63,7 @@ struct Site {
     Candidate best;
     bool has_best = false;
     bool served = false;  ///< a plan of this site beat the original in a program, here or before
-    bool timed = false;  ///< best_ns was measured in this process
+    bool timed = false;   ///< best_ns was measured in this process
     double best_ns = 0, bound_ns = 0;
     double offered_ns = 0;                ///< best_ns when the last offer was made
     double ratio = 0, low = 0, high = 0;  ///< of the last win
@@ -127,6 +128,7 @@ private:
         int compiled = 0;
     };
     bool zero_trial(Site& site);
+    void make_space(Site& site);
 
     // lend.cpp: one search serves the row counts around it
     /// The searched site of the family that is nearest in rows, within kNearOctaves; or null.
@@ -174,7 +176,7 @@ private:
     Outbox& outbox_;
     KernelSource kernels_;
     std::unique_ptr<policy::Policy> policy_;
-    jit::MachineModel model_;
+    std::optional<jit::MachineModel> model_;
     std::map<SiteId, std::unique_ptr<Site>>
         sites_;  ///< ordered: decisions must not follow a hash table
     std::map<SiteId, Family> families_;
@@ -182,7 +184,7 @@ private:
     std::deque<SiteId> fresh_;
     std::unordered_set<uint64_t> checked_alone_;  ///< ids of microkernels
     double total_ns_ = 0;                         ///< of all sites, by the last profile
-    uint64_t turn_ = 0;  ///< steps so far
+    uint64_t turn_ = 0;                           ///< steps so far
     base::UniqueFd measure_lock_;
     bool log_trials_ = false;  ///< WHET_LOG asks for every candidate
     int64_t trials_left_ = -1;
