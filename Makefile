@@ -5,6 +5,7 @@ BUILD := build/$(PRESET)
 JOBS ?= $(shell nproc)
 CTEST_ARGUMENTS ?=
 DEMO_SENTENCES ?= 3000
+DEMO_REQUESTS ?= 300
 
 .PHONY: help setup configure build release test demo docs format clean
 
@@ -35,6 +36,10 @@ demo: release
 	@.venv/bin/python examples/minilm/sentences.py $(DEMO_SENTENCES) > build/demo/sentences.txt
 	@build/release/bin/whet run --json build/demo/report.json -- \
 	    .venv/bin/python examples/minilm/embed.py < build/demo/sentences.txt > build/demo/embeddings.txt
+	@echo
+	@echo 'Request latency without Whet (original), with it (paused), and while it tunes, in turn:'
+	@build/release/bin/whet bench app --input build/demo/sentences.txt --blocks 9 --requests $(DEMO_REQUESTS) \
+	    --json build/demo/latency.json -- .venv/bin/python examples/minilm/embed.py
 
 docs: release
 	@build/release/base/whet_env_page > docs/env.md
