@@ -31,8 +31,9 @@ constexpr double kPrefetchCycles = 0.06;  // one prefetch among multiply-adds
 constexpr double kScalarLineCycles = 3;   // one line of the broadcast side that is not in L1
 constexpr double kEasySums = 24, kCrowded = 1.03;  // AVX-512 tiles with more sums are slower than their shape says
 constexpr double kUsableCache = 0.7;      // share of a cache that one operand may count on
+constexpr double kReusedCache = 0.5;      // share of the second level for two blocks that loops come back to
 
-constexpr double kBlockCache = 0.5;  // share of the second-level cache for a block that a loop sweeps again and again
+constexpr double kBlockCache = 0.4;  // share of the second-level cache for a block that a loop sweeps again and again
 
 // Shares of a time that are felt beside a longer one.
 constexpr double kNearFelt = 0.25, kFarFelt = 0.5, kStreamFelt = 0.9, kAheadFelt = 0.3;
@@ -60,7 +61,7 @@ Traffic reuse(const int64_t counts[3], const int8_t order[3], int other, double 
     Traffic traffic;
     traffic.l3 = total;
     if (repeats > 1) {
-        const bool fits = inside + other_bytes < kUsableCache * machine.l2_bytes;
+        const bool fits = inside + other_bytes < kReusedCache * machine.l2_bytes;
         (fits ? traffic.l2 : traffic.l3) += total * (repeats - 1);
     }
     return traffic;
