@@ -87,47 +87,80 @@ void cut_rows(Contraction& c, int64_t first, int64_t count) {
 
 /// A place among `tiles` for `count` of them.
 int64_t place_for(int64_t count, int64_t tiles, double position) {
-    return std::min(tiles - count, static_cast<int64_t>(position * static_cast<double>(tiles - count + 1)));
+    return std::min(tiles - count,
+                    static_cast<int64_t>(position * static_cast<double>(tiles - count + 1)));
 }
 
 /// So many of `tiles` as are `share` of them, at least `least`.
 int64_t tiles_for(double share, int64_t tiles, int64_t least) {
-    return std::clamp(static_cast<int64_t>(share * static_cast<double>(tiles) + 0.5), std::min(least, tiles), tiles);
+    return std::clamp(static_cast<int64_t>(share * static_cast<double>(tiles) + 0.5),
+                      std::min(least, tiles), tiles);
+}
+
+}  // namespace
+
+namespace {
+
+/// Packing a lane costs about half a cycle a step, a row of the product a thirtieth: so many rows
+/// keep it below 2 %.
+constexpr int64_t kRowsPerPackedLane = 1024;
+
+/// Keeps `count` tiles from the first at `position` of the lanes or rows; returns the share kept.
+double cut(Contraction& c, bool along_lanes, int64_t count, double position) {
+    const int64_t tiles = along_lanes ? c.lane_tiles(c.lanes) : c.row_tiles;
+    count = std::clamp<int64_t>(count, 1, tiles);
+    const auto first = std::min(
+        tiles - count, static_cast<int64_t>(position * static_cast<double>(tiles - count + 1)));
+    const int64_t all = along_lanes ? c.lanes : c.rows;
+    int64_t at = 0;
+    Access& side = along_lanes ? c.vector : c.scalar;
+    if (along_lanes) {
+        at = first * c.tile_lanes;
+        c.lanes = std::min(c.lanes, at + count * c.tile_lanes) - at;
+        c.lane_block = std::min(c.lane_block, count);
+        c.dst_base += at;
+    } else {
+        at = c.rows_before(first);
+        c.rows = c.rows_before(first + count) - at;
+        c.row_tiles = count;
+        c.wide_tiles = std::clamp<int64_t>(c.wide_tiles - first, 0, count);
+        c.row_block = std::min(c.row_block, count);
+        c.dst_base += at * c.dst_row;
+    }
+    side.base += at * side.axis_stride;
+    side.packed_base += at * c.taps * c.channels;
+    if (c.bias_axis == (along_lanes ? BiasAxis::lane : BiasAxis::row)) c.bias_base += at;
+    return static_cast<double>(along_lanes ? c.lanes : c.rows) / static_cast<double>(all);
+}
+
+int64_t tiles_of(double share, int64_t tiles) {
+    return static_cast<int64_t>(share * static_cast<double>(tiles) + 0.5);
 }
 
 }  // namespace
 
 std::optional<PartialPlan> part_of(const Plan& plan, double share, double position) {
-    // A row block is fetched (or packed) once for all lanes: with so many lane tiles that hardly shows.
-    constexpr int64_t kLeastLaneTiles = 6, kLeastBesidePacking = 16;
     if (plan.schedule.structure != Structure::matmul || plan.nest->contractions.front().degenerate)
         return std::nullopt;
     auto nest = std::make_shared<Nest>(*plan.nest);
     Contraction& c = nest->contractions.front();
-    const int64_t lane_tiles = c.lane_tiles(c.lanes), results = c.rows * c.lanes;
-    const bool rows_first = c.order == LoopOrder::rsl || c.order == LoopOrder::rls;
-    const bool packs_rows = c.scalar.source == Source::packed;
-    const bool packs_lanes = c.vector.source == Source::packed;
-    if (rows_first && c.row_block < c.row_tiles && !packs_lanes && !(packs_rows && c.scalar.whole)) {
-        const double blocks = static_cast<double>(c.row_tiles) / static_cast<double>(c.row_block);
-        const int64_t count =
-            tiles_for(share * blocks, lane_tiles, packs_rows ? kLeastBesidePacking : kLeastLaneTiles);
-        const int64_t full_blocks = c.row_tiles / c.row_block;
-        cut_rows(c, place_for(1, full_blocks, position) * c.row_block, c.row_block);
-        cut_lanes(c, place_for(count, lane_tiles, position), count);
-    } else if (lane_tiles > (packs_rows ? kLeastBesidePacking : 1)) {
-        const int64_t count = tiles_for(share, lane_tiles, packs_rows ? kLeastBesidePacking : 1);
-        cut_lanes(c, place_for(count, lane_tiles, position), count);
-    } else if (!packs_lanes && !packs_rows && c.row_tiles > 1) {
-        const int64_t count = tiles_for(share, c.row_tiles, 1);
-        cut_rows(c, place_for(count, c.row_tiles, position), count);
-    } else {
-        return std::nullopt;
+    const bool packed_rows = c.scalar.source == Source::packed;
+    const bool packed_lanes = c.vector.source == Source::packed;
+    const int64_t lane_tiles = c.lane_tiles(c.lanes);
+    const bool along_lanes = !packed_rows && lane_tiles > 1;
+    if (!along_lanes && (packed_lanes || c.row_tiles < 2)) return std::nullopt;
+    double kept =
+        cut(c, along_lanes, tiles_of(share, along_lanes ? lane_tiles : c.row_tiles), position);
+    if (along_lanes && kept > 2 * share) {
+        const int64_t least = packed_lanes ? kRowsPerPackedLane / c.narrow_rows : 1;
+        const int64_t wanted = std::max(tiles_of(share / kept, c.row_tiles), least);
+        if (wanted < c.row_tiles) kept *= cut(c, false, wanted, position);
     }
     if (c.order == LoopOrder::lsr || c.order == LoopOrder::lrs)
         nest->tasks_per_outer = (c.lane_tiles(c.lanes) + c.lane_block - 1) / c.lane_block;
-    if (rows_first) nest->tasks_per_outer = (c.row_tiles + c.row_block - 1) / c.row_block;
-    PartialPlan part{plan, static_cast<double>(c.rows * c.lanes) / static_cast<double>(results)};
+    if (c.order == LoopOrder::rsl || c.order == LoopOrder::rls)
+        nest->tasks_per_outer = (c.row_tiles + c.row_block - 1) / c.row_block;
+    PartialPlan part{plan, kept};
     part.plan.phases = {{nest->outer_extent[0] * nest->tasks_per_outer}};
     part.plan.nest = std::move(nest);
     return part;

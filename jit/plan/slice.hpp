@@ -18,16 +18,17 @@ double work_before(const Plan& plan, int64_t task) noexcept;
 /// tasks): the time of such a range then says nothing about the whole.
 bool ranges_scale(const Plan& plan) noexcept;
 
-/// A part of a plan, as a plan: some register tiles of one axis, whole along the others.
+/// A part of a plan, as a plan: some register tiles of one axis or of both.
 struct PartialPlan {
     Plan plan;
     double share;  ///< of the whole plan's results
 };
 
 /// The part of a matrix product that lies at `position` (0 first, 1 last) of its lanes or rows and
-/// is about `share` of it, at least one register tile. Runs on the operands, packed copies and
-/// scratch of the whole. Keeps whole row blocks where a schedule sweeps them, and enough lanes that fetching or packing
-/// a block hardly shows. Nothing where a part would repeat packing that the whole shares, or where there is one tile. Allocates; microseconds.
+/// is about `share` of it, at least one register tile; the other axis is cut too where one tile of
+/// the first is still too much, but not so far that packing would weigh more than in the whole.
+/// Runs on the operands, packed copies and scratch of the whole. Nothing where a part would repeat
+/// packing that the whole shares, or where there is one tile. Allocates; microseconds.
 std::optional<PartialPlan> part_of(const Plan& plan, double share, double position);
 
 }  // namespace whet::jit

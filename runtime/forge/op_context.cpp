@@ -11,7 +11,6 @@
 
 #include "base/clock.hpp"
 #include "base/hash.hpp"
-#include "jit/plan/slice.hpp"
 #include "jit/reference/reference.hpp"
 #include "runtime/forge/random.hpp"
 
@@ -32,6 +31,8 @@ constexpr int64_t kDeeperNs =
     5'000'000;  ///< a larger budget than the first one's, by this, has more elements compared
 constexpr double kWholeRunNs =
     1e6;  ///< of a longer operation only a part is run, whatever its microkernels
+constexpr double kLongRunNs = 20e6;  ///< of a still longer one parts that are finer than tasks
+constexpr int kPartPlaces = 3;       ///< ... from its start, its middle and its end
 constexpr double kPartNs = 200'000;  ///< what a run of known microkernels takes, at least
 constexpr int64_t kParts = 4;        ///< a part's tasks come from so many places
 constexpr int64_t kRandomElements =
@@ -217,7 +218,8 @@ base::Result<std::byte*> OpContext::scratch(size_t bytes) {
     return scratch_.data() + (scratch_.bytes() - (bytes + 63) / 64 * 64);
 }
 
-base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable, const Pieces& pieces) {
+base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable,
+                                  const Selection& selection) {
     const jit::Plan& plan = *runnable.plan;
     jit::Operands operands{set.data, {}};
     for (int i = 0; i < WHET_MAX_OPERANDS; ++i) {
@@ -252,10 +254,15 @@ base::Result<void> OpContext::run(DataSet& set, const Runnable& runnable, const 
             run_tasks(0, plan.phases[phase].task_count);
             continue;
         }
-        for (const auto& [first, last] : pieces) {
+        for (const auto& [first, last] : selection.pieces) {
             run_tasks(first, last);
             share += jit::work_before(plan, last) - jit::work_before(plan, first);
         }
+    }
+    for (const jit::PartialPlan& part : selection.parts) {
+        jit::run_phase(part.plan, runnable.table(), 0, operands, memory, memory + shared, 0,
+                       part.plan.phases.back().task_count);
+        share += part.share;
     }
     call_ns_ = static_cast<double>(base::thread_cpu_ns() - began) / std::max(share, 1e-6);
     return {};
@@ -283,6 +290,26 @@ OpContext::Pieces OpContext::pieces_of(const jit::Plan& plan, bool whole, bool a
     }
     if (reverse) std::reverse(pieces.begin(), pieces.end());
     return pieces;
+}
+
+/// A long product whose tasks are long themselves is cut finer than tasks.
+OpContext::Selection OpContext::select(const jit::Plan& plan, bool whole, bool all,
+                                       bool reverse) const {
+    Selection selection;
+    if (!whole && whole_ns_ > kLongRunNs) {
+        for (int i = 0; i < kPartPlaces; ++i) {
+            const double position = static_cast<double>(i) / (kPartPlaces - 1);
+            auto part = jit::part_of(plan, kWholeRunNs / whole_ns_, position);
+            if (!part) break;
+            selection.share = std::max(selection.share, part->share);
+            selection.parts.push_back(std::move(*part));
+        }
+        if (!selection.parts.empty()) return selection;
+    }
+    selection.pieces = pieces_of(plan, whole, all, reverse);
+    for (const auto& [from, to] : selection.pieces)
+        selection.share += jit::work_before(plan, to) - jit::work_before(plan, from);
+    return selection;
 }
 
 bool OpContext::known(const Runnable& runnable) const {
@@ -463,12 +490,10 @@ TrialResult OpContext::verify(const Runnable& runnable, int64_t reference_budget
     for (int s = 0; s < 2; ++s) {
         DataSet& set = sets_[s];
         const bool exact = s == 0, first = set.expected.empty();
-        Pieces pieces = pieces_of(*runnable.plan, !part || first, whole, !exact);
-        double share = 0;
-        for (const auto& [from, to] : pieces)
-            share += jit::work_before(*runnable.plan, to) - jit::work_before(*runnable.plan, from);
+        const Selection selection = select(*runnable.plan, !part || first, whole, !exact);
+        const double share = selection.share;
         const bool sliced = share < 1 - 1e-9;
-        auto checked = run(set, runnable, pieces);
+        auto checked = run(set, runnable, selection);
         if (!checked) {
             result.reason = checked.error().message;
             return result;

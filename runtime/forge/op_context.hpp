@@ -14,6 +14,7 @@
 
 #include "base/status.hpp"
 #include "jit/plan/plan.hpp"
+#include "jit/plan/slice.hpp"
 #include "runtime/forge/executor.hpp"
 #include "runtime/forge/guarded_buffer.hpp"
 
@@ -88,7 +89,14 @@ private:
     Pieces pieces_of(const jit::Plan& plan, bool whole, bool all, bool reverse) const;
     bool known(const Runnable& runnable) const;
     void remember(const Runnable& runnable);
-    base::Result<void> run(DataSet& set, const Runnable& runnable, const Pieces& pieces);
+    /// What one verification runs: ranges of tasks of the plan, or parts of its nest.
+    struct Selection {
+        Pieces pieces;
+        std::vector<jit::PartialPlan> parts;
+        double share = 0;  ///< of the results; parts may overlap, so theirs is counted low
+    };
+    Selection select(const jit::Plan& plan, bool whole, bool all, bool reverse) const;
+    base::Result<void> run(DataSet& set, const Runnable& runnable, const Selection& selection);
     base::Result<void> compare(const DataSet& set, double share) const;
     base::Result<void> compare_block(const DataSet& set, size_t first, size_t last,
                                      bool partial) const;

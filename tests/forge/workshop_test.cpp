@@ -3,6 +3,9 @@
 // AVX2.
 #include "runtime/forge/workshop.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
@@ -153,6 +156,32 @@ TEST_F(WorkshopTest, StoredPlansComeBackAtOnceAndQuarantineLasts) {
     workshop->add_site(site_message(7, op));
     while (recorder_.offers.empty()) ASSERT_TRUE(workshop->step());
     EXPECT_NE(recorder_.offers[0].schedule, schedule);
+}
+
+TEST_F(WorkshopTest, ProcessesThatShareAStoreAreAllServed) {
+    const auto child = [this] {
+        auto workshop = make(jit::Isa::portable, true);
+        workshop->add_site(site_message(7, matmul_op(8, 16, 24)));
+        workshop->set_trials_left(12);
+        for (int i = 0; i < 100 && workshop->step(); ++i) {
+        }
+        return recorder_.offers.empty() || !recorder_.warnings.empty() ? 1 : 0;
+    };
+    pid_t children[3];
+    for (pid_t& pid : children) {
+        pid = fork();
+        ASSERT_GE(pid, 0);
+        if (pid == 0) _exit(child());
+    }
+    for (const pid_t pid : children) {
+        int status = -1;
+        ASSERT_EQ(waitpid(pid, &status, 0), pid);
+        EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+    }
+    auto workshop = make(jit::Isa::portable, true);
+    workshop->add_site(site_message(7, matmul_op(8, 16, 24)));
+    ASSERT_EQ(recorder_.offers.size(), 1u);
+    EXPECT_EQ(recorder_.offers[0].kind, OfferKind::stored);
 }
 
 TEST_F(WorkshopTest, MembersOfAFamilyShareOnePackedLayout) {

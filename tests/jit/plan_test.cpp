@@ -236,7 +236,7 @@ TEST_P(PlanOf, CountsTheWorkOfItsTasksAndParts) {
             expect_written(op, dst, expected, work_before(*plan, slice.phases.back().task_count)));
         EXPECT_EQ(work_before(*plan, tasks), 1);
         for (const double position : {0.0, 0.4, 1.0}) {
-            const auto part = part_of(*plan, 0.3, position);
+            const auto part = part_of(*plan, attempt % 2 == 0 ? 0.3 : 0.01, position);
             if (!part) break;
             std::fill(dst.begin(), dst.end(), NAN);
             run(part->plan, operands);
