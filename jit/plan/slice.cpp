@@ -97,44 +97,48 @@ int64_t tiles_for(double share, int64_t tiles, int64_t least) {
                       std::min(least, tiles), tiles);
 }
 
-}  // namespace
-
-namespace {
-
 /// Packing a lane costs about half a cycle a step, a row of the product a thirtieth: so many rows
 /// keep it below 2 %.
 constexpr int64_t kRowsPerPackedLane = 1024;
+// A row block is fetched (or packed) once for all lanes, a lane block once for all rows: with so
+// many tiles or blocks of the other axis that hardly shows.
+constexpr int64_t kLeastLaneTiles = 6, kLeastBesidePacking = 16, kLeastRowBlocks = 3;
 
-/// Keeps `count` tiles from the first at `position` of the lanes or rows; returns the share kept.
-double cut(Contraction& c, bool along_lanes, int64_t count, double position) {
-    const int64_t tiles = along_lanes ? c.lane_tiles(c.lanes) : c.row_tiles;
-    count = std::clamp<int64_t>(count, 1, tiles);
-    const auto first = std::min(
-        tiles - count, static_cast<int64_t>(position * static_cast<double>(tiles - count + 1)));
-    const int64_t all = along_lanes ? c.lanes : c.rows;
-    int64_t at = 0;
-    Access& side = along_lanes ? c.vector : c.scalar;
-    if (along_lanes) {
-        at = first * c.tile_lanes;
-        c.lanes = std::min(c.lanes, at + count * c.tile_lanes) - at;
-        c.lane_block = std::min(c.lane_block, count);
-        c.dst_base += at;
-    } else {
-        at = c.rows_before(first);
-        c.rows = c.rows_before(first + count) - at;
-        c.row_tiles = count;
-        c.wide_tiles = std::clamp<int64_t>(c.wide_tiles - first, 0, count);
-        c.row_block = std::min(c.row_block, count);
-        c.dst_base += at * c.dst_row;
+/// Cuts to about `share` of the results; false where a part would not be like the whole.
+bool cut(Contraction& c, double share, double position) {
+    const int64_t lane_tiles = c.lane_tiles(c.lanes);
+    const bool lanes_inside = c.order == LoopOrder::rsl || c.order == LoopOrder::rls || c.order == LoopOrder::srl;
+    const bool row_blocks = c.row_block < c.row_tiles, lane_blocks = c.lane_block < lane_tiles;
+    const bool packs_rows = c.scalar.source == Source::packed;
+    const bool packs_lanes = c.vector.source == Source::packed;
+    const int64_t full_blocks = c.row_tiles / c.row_block;
+    if (row_blocks && (lanes_inside || !lane_blocks) && !packs_lanes && !(packs_rows && c.scalar.whole)) {
+        const double blocks = static_cast<double>(c.row_tiles) / static_cast<double>(c.row_block);
+        const int64_t count = tiles_for(share * blocks, lane_tiles, packs_rows ? kLeastBesidePacking : kLeastLaneTiles);
+        cut_rows(c, place_for(1, full_blocks, position) * c.row_block, c.row_block);
+        cut_lanes(c, place_for(count, lane_tiles, position), count);
+        return true;
     }
-    side.base += at * side.axis_stride;
-    side.packed_base += at * c.taps * c.channels;
-    if (c.bias_axis == (along_lanes ? BiasAxis::lane : BiasAxis::row)) c.bias_base += at;
-    return static_cast<double>(along_lanes ? c.lanes : c.rows) / static_cast<double>(all);
-}
-
-int64_t tiles_of(double share, int64_t tiles) {
-    return static_cast<int64_t>(share * static_cast<double>(tiles) + 0.5);
+    if (row_blocks && lane_blocks && !packs_lanes && !packs_rows) {
+        const double columns = static_cast<double>(lane_tiles) / static_cast<double>(c.lane_block);
+        const int64_t count = tiles_for(share * columns, full_blocks, kLeastRowBlocks);
+        cut_rows(c, place_for(count, full_blocks, position) * c.row_block, count * c.row_block);
+        cut_lanes(c, place_for(1, lane_tiles / c.lane_block, position) * c.lane_block, c.lane_block);
+        return true;
+    }
+    if (lane_tiles > (packs_rows ? kLeastBesidePacking : 1)) {
+        const int64_t count = tiles_for(share, lane_tiles, packs_rows ? kLeastBesidePacking : 1);
+        cut_lanes(c, place_for(count, lane_tiles, position), count);
+        const double kept = static_cast<double>(count) / static_cast<double>(lane_tiles);
+        if (packs_rows || kept <= 2 * share) return true;
+        const int64_t rows = tiles_for(share / kept, c.row_tiles, packs_lanes ? kRowsPerPackedLane / c.narrow_rows : 1);
+        if (rows < c.row_tiles) cut_rows(c, place_for(rows, c.row_tiles, position), rows);
+        return true;
+    }
+    if (packs_lanes || packs_rows || c.row_tiles < 2) return false;
+    const int64_t count = tiles_for(share, c.row_tiles, 1);
+    cut_rows(c, place_for(count, c.row_tiles, position), count);
+    return true;
 }
 
 }  // namespace
@@ -144,23 +148,13 @@ std::optional<PartialPlan> part_of(const Plan& plan, double share, double positi
         return std::nullopt;
     auto nest = std::make_shared<Nest>(*plan.nest);
     Contraction& c = nest->contractions.front();
-    const bool packed_rows = c.scalar.source == Source::packed;
-    const bool packed_lanes = c.vector.source == Source::packed;
-    const int64_t lane_tiles = c.lane_tiles(c.lanes);
-    const bool along_lanes = !packed_rows && lane_tiles > 1;
-    if (!along_lanes && (packed_lanes || c.row_tiles < 2)) return std::nullopt;
-    double kept =
-        cut(c, along_lanes, tiles_of(share, along_lanes ? lane_tiles : c.row_tiles), position);
-    if (along_lanes && kept > 2 * share) {
-        const int64_t least = packed_lanes ? kRowsPerPackedLane / c.narrow_rows : 1;
-        const int64_t wanted = std::max(tiles_of(share / kept, c.row_tiles), least);
-        if (wanted < c.row_tiles) kept *= cut(c, false, wanted, position);
-    }
+    const int64_t results = c.rows * c.lanes;
+    if (!cut(c, share, position)) return std::nullopt;
     if (c.order == LoopOrder::lsr || c.order == LoopOrder::lrs)
         nest->tasks_per_outer = (c.lane_tiles(c.lanes) + c.lane_block - 1) / c.lane_block;
     if (c.order == LoopOrder::rsl || c.order == LoopOrder::rls)
         nest->tasks_per_outer = (c.row_tiles + c.row_block - 1) / c.row_block;
-    PartialPlan part{plan, kept};
+    PartialPlan part{plan, static_cast<double>(c.rows * c.lanes) / static_cast<double>(results)};
     part.plan.phases = {{nest->outer_extent[0] * nest->tasks_per_outer}};
     part.plan.nest = std::move(nest);
     return part;
