@@ -130,7 +130,7 @@ bool cut(Contraction& c, double share, double position) {
         const int64_t count = tiles_for(share, lane_tiles, packs_rows ? kLeastBesidePacking : 1);
         cut_lanes(c, place_for(count, lane_tiles, position), count);
         const double kept = static_cast<double>(count) / static_cast<double>(lane_tiles);
-        if (packs_rows || kept <= 2 * share) return true;
+        if (kept <= 2 * share) return true;
         const int64_t rows = tiles_for(share / kept, c.row_tiles, packs_lanes ? kRowsPerPackedLane / c.narrow_rows : 1);
         if (rows < c.row_tiles) cut_rows(c, place_for(rows, c.row_tiles, position), rows);
         return true;
