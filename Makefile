@@ -7,11 +7,12 @@ CTEST_ARGUMENTS ?=
 DEMO_SENTENCES ?= 3000
 DEMO_REQUESTS ?= 300
 
-.PHONY: help setup configure build release test demo docs format clean
+.PHONY: help setup configure build release test sanitize demo docs format clean
 
 help:
 	@echo 'make demo     run a sentence-embedding program under Whet and show what it gained'
 	@echo 'make test     build and run all tests'
+	@echo 'make sanitize a part of the tests under sanitizers: what CI runs besides make test'
 	@echo 'make release  build build/release/bin/whet'
 	@echo 'make test PRESET=asan (ubsan, tsan, dev): the same with another preset'
 	@echo 'make docs     write docs/env.md again;  make format: clang-format'
@@ -30,6 +31,17 @@ release:
 
 test: build
 	@ctest --test-dir $(BUILD) --output-on-failure --output-junit test-results.xml $(CTEST_ARGUMENTS)
+
+# Address and undefined behaviour: every unit test written in C++. Threads: what several threads do at once.
+sanitize: setup
+	@cmake --preset asan --log-level=WARNING
+	@cmake --build build/asan -j $(JOBS) --target whet_unit_tests
+	@cmake --preset tsan --log-level=WARNING
+	@cmake --build build/tsan -j $(JOBS) --target whet_threads_tests
+	@ctest --test-dir build/asan -L unit -E '^(numerics|tools|python)\.' --output-on-failure \
+	    --output-junit test-results.xml $(CTEST_ARGUMENTS); first=$$?; \
+	ctest --test-dir build/tsan -L threads --output-on-failure \
+	    --output-junit test-results.xml $(CTEST_ARGUMENTS) && exit $$first
 
 demo: release
 	@mkdir -p build/demo

@@ -151,7 +151,8 @@ function(whet_add_executable name)
 endfunction()
 
 # whet_add_test(NAME SOURCES file... [LIBS target...] [LABELS label...] [TIMEOUT seconds] [ENVIRONMENT NAME=value...])
-# A GoogleTest program; every TEST is one CTest case. Labels: unit (default), kernels, stress, golden, install.
+# A GoogleTest program; every TEST is one CTest case. Labels: unit (default), kernels, stress, golden, install, and
+# threads: what ThreadSanitizer is for. The targets whet_LABEL_tests build the programs of one label.
 function(whet_add_test name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBS;LABELS;ENVIRONMENT")
     if(NOT arg_LABELS)
@@ -168,5 +169,17 @@ function(whet_add_test name)
     gtest_discover_tests(${name}
         TEST_PREFIX "${name}." DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
         WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-        PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} ENVIRONMENT "${arg_ENVIRONMENT}")
+        PROPERTIES TIMEOUT ${arg_TIMEOUT})
+    # The discovery keeps the first of a property's values only: these two hold lists.
+    set(properties "${CMAKE_CURRENT_BINARY_DIR}/${name}_properties.cmake")
+    file(WRITE "${properties}" "if(${name}_TESTS)
+    set_tests_properties(\${${name}_TESTS} PROPERTIES LABELS [==[${arg_LABELS}]==] ENVIRONMENT [==[${arg_ENVIRONMENT}]==])
+endif()\n")
+    set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${properties}")
+    foreach(label IN LISTS arg_LABELS)
+        if(NOT TARGET whet_${label}_tests)
+            add_custom_target(whet_${label}_tests)
+        endif()
+        add_dependencies(whet_${label}_tests ${name})
+    endforeach()
 endfunction()

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The C ABI over the runtime: sites, promises, the table, reports.
+#include <pthread.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -32,10 +34,19 @@ struct OpFront {
 };
 thread_local OpFront* op_front __attribute__((tls_model("initial-exec"))) = nullptr;
 
-/// A thread's front is made at its first look-up and kept: about 9 KB a thread that ever looked an
-/// operation up.
+pthread_key_t op_front_key;
+pthread_once_t op_front_once = PTHREAD_ONCE_INIT;
+
+void delete_op_front(void* front) {
+    op_front = nullptr;
+    delete static_cast<OpFront*>(front);
+}
+
+/// A thread's front is made at its first look-up and goes with the thread: about 9 KB.
 OpFront* make_op_front() {
+    pthread_once(&op_front_once, [] { pthread_key_create(&op_front_key, delete_op_front); });
     op_front = new (std::nothrow) OpFront;
+    pthread_setspecific(op_front_key, op_front);
     return op_front;
 }
 

@@ -2,6 +2,7 @@
 // From raw arguments to sites, and from sites back to originals.
 #include "integrations/blas/product.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -32,8 +33,7 @@ struct FrozenSlot {
     bool frozen = false;
 };
 
-/// A thread's own memory; made at its first call, never freed (a few kilobytes a thread that ever
-/// multiplied).
+/// A thread's own memory, a few kilobytes; made at its first call, freed at its end.
 struct Front {
     FrontSlot slots[kFrontSlots];
     FrozenSlot frozen[kFrozenSlots];
@@ -183,8 +183,18 @@ whet_site* site_of(const Key& key) {
     return it->second;
 }
 
+pthread_key_t front_key;
+pthread_once_t front_once = PTHREAD_ONCE_INIT;
+
+void delete_front(void* ended) {
+    front = nullptr;
+    delete static_cast<Front*>(ended);
+}
+
 Front* make_front() {
+    pthread_once(&front_once, [] { pthread_key_create(&front_key, delete_front); });
     front = new (std::nothrow) Front;
+    pthread_setspecific(front_key, front);
     return front;
 }
 
