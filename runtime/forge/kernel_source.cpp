@@ -17,7 +17,7 @@ namespace {
 using base::Code;
 using base::make_error;
 
-constexpr size_t kMostHeld = 192;       ///< kernels kept for the next candidate: about 1 MiB
+constexpr size_t kMostHeld = 384;       ///< kernels kept for the next candidate: about 2 MiB
 constexpr size_t kBuildSamples = 4096;  ///< builds remembered for the percentiles
 constexpr int kCompileLimitSeconds =
     20;  ///< CPU time of one compile, a thousand times the usual; then LLVM hangs
