@@ -271,16 +271,27 @@ bool Workshop::step_site(Site& site) {
         site.again.pop_front();
         done += try_proposal(site, proposal, true);
     }
-    while (done < kBatch && !site.deferred.empty() &&
-           (compile_allowed() || site.deferred.size() > kMostDeferred)) {
+    while (done < kBatch && !site.deferred.empty() && compile_allowed()) {
         const policy::Proposal proposal = std::move(site.deferred.front());
         site.deferred.pop_front();
         done += try_proposal(site, proposal, true);
     }
     for (const policy::Proposal& proposal : policy_->propose(site.task, kBatch - done)) {
         if (!may_try()) break;
-        if (try_proposal(site, proposal, compile_allowed())) continue;
+        if (try_proposal(site, proposal, compile_allowed())) {
+            ++done;
+            continue;
+        }
         site.deferred.push_back(proposal);
+    }
+    // The oldest give way; without anything else to try, one of them is compiled all the same.
+    while (site.deferred.size() > kMostDeferred) {
+        const policy::Proposal oldest = std::move(site.deferred.front());
+        site.deferred.pop_front();
+        if (done++ == 0)
+            try_proposal(site, oldest, true);
+        else
+            policy_->report(site.task, oldest, {policy::OutcomeKind::skipped, 0});
     }
     if (!policy_->settled(site.task)) return true;
     if (!site.deferred.empty()) {
