@@ -11,6 +11,7 @@
 
 #include "base/host.hpp"
 #include "base/log.hpp"
+#include "runtime/forge/client.hpp"
 #include "runtime/tuner/tuner.hpp"
 #include "runtime/usable_options.hpp"
 
@@ -54,6 +55,7 @@ std::string reason_untuned(const base::Options& options, jit::Isa isa) {
 void before_fork() {
     Runtime* const r = runtime_if_made();
     if (!r) return;
+    forge::before_fork_of_host();
     r->sites.mutex().lock();
     r->frozen.mutex().lock();
     r->frozen.ranges_mutex().lock();

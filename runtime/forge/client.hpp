@@ -56,6 +56,15 @@ private:
 /// process mode would be seen by its wait calls.
 bool host_reaps_orphans() noexcept;
 
+/// To be called before every fork: the children of a process that reaps orphans start no helper
+/// process either, for that one would inherit it.
+void before_fork_of_host() noexcept;
+
+/// True when a process of this program would inherit the helper: this one, one it was forked from,
+/// or the first process of the namespace, if that runs Whet. (A subreaper further up that was not
+/// forked from but executed this program is not seen.) Reads /proc/1/maps.
+bool program_would_see_helper();
+
 /// Starts `path` with `socket` as descriptor 3, everything else closed or /dev/null, in two steps:
 /// a child that shares memory, has no exit signal and never executes starts the helper and ends,
 /// and is reaped here by __WCLONE. The host's wait calls and SIGCHLD see nothing. environment:
