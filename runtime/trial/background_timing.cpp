@@ -225,9 +225,11 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
         packs_weights ? (record.plan.frozen[WHET_B].bytes + 4095) / 4096 * 4096 : 0;
     size_t copies = 0;
     if (op.operand_count > WHET_B) {
-        copies =
-            std::clamp<size_t>(cold_bytes / std::max<size_t>(sizes[WHET_B], 1) + 1, 2, kMostCopies);
-        while (copies > 2 && total + copies * (sizes[WHET_B] + pack_bytes) > most_bytes) --copies;
+        // Weights larger than the caches are cold by themselves.
+        const size_t least = sizes[WHET_B] > 2 * cold_bytes ? 1 : 2;
+        copies = std::clamp<size_t>(cold_bytes / std::max<size_t>(sizes[WHET_B], 1) + 1, least,
+                                    kMostCopies);
+        while (copies > least && total + copies * (sizes[WHET_B] + pack_bytes) > most_bytes) --copies;
         total += copies * (sizes[WHET_B] + pack_bytes) - sizes[WHET_B];
     }
     size_t other_packs = 0;

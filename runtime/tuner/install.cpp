@@ -21,7 +21,6 @@ using base::make_error;
 using forge::VerdictKind;
 
 constexpr size_t kColdBytes = 6u << 20;        // weights rotate over more than any L2
-constexpr size_t kMostTrialBytes = 96u << 20;  // operands of one background timing
 constexpr double kMostTimingNs = 40e6;         // one background timing, CPU time
 constexpr double kEnoughCoverage = 0.5;        // of a family's weight, before it is decided
 constexpr int kEnoughTimed =
@@ -190,7 +189,7 @@ void Tuner::time_against_original(SiteState& state, Lock& lock) {
     const int64_t began = base::thread_cpu_ns();
     lock.unlock();
     auto times = timer_.compare(state.site->op, original, context, record, kColdBytes,
-                                kMostTrialBytes, kMostTimingNs);
+                                most_trial_bytes_, kMostTimingNs);
     lock.lock();
     const double spent = static_cast<double>(base::thread_cpu_ns() - began);
     offers_not_before_ns_ =
@@ -413,7 +412,7 @@ void Tuner::watch_crossed(Lock& lock) {
             const Record& record = *heaviest->current;
             lock.unlock();
             const auto times = timer_.compare(heaviest->site->op, original, context, record,
-                                              kColdBytes, kMostTrialBytes, kMostTimingNs);
+                                              kColdBytes, most_trial_bytes_, kMostTimingNs);
             lock.lock();
             if (!times || times->high >= 1 || heaviest->current != &record) continue;
         } else if (ratio > kRegretUnpaired) {

@@ -33,6 +33,14 @@ constexpr int kMostRestarts = 8;        // of a forge; then the program goes on 
 constexpr int kLastReportWaitMs = 50;   // under `whet run`, for the table's last quarter second
 constexpr int kSendTimeoutSeconds = 2;  // a forge that reads nothing for so long is given up
 
+/// Trial operands are given back after each timing; large products need large ones.
+size_t trial_bytes_of(const base::Host& host) {
+    constexpr int64_t kLeast = 96 << 20, kShare = 16;  // of the memory that this process may have
+    const int64_t physical = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
+    const int64_t memory = std::min(host.limits.memory_bytes.value_or(physical), physical);
+    return static_cast<size_t>(std::max(kLeast, memory / kShare));
+}
+
 std::vector<std::string> whet_environment() {
     std::vector<std::string> lines;
     for (char** line = environ; line && *line; ++line) {
@@ -79,6 +87,7 @@ void Tuner::run() {
     {
         Lock lock(mutex_);
         budget_.emplace(runtime_.options, host.limits.cores, host.limits.cpu_quota);
+        most_trial_bytes_ = trial_bytes_of(host);
     }
     for (;;) {
         int wait = kIdleWaitMs;

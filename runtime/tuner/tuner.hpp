@@ -152,6 +152,7 @@ private:
     uint64_t next_text_id_ = 1;
     std::optional<Budget> budget_;
     BackgroundTimer timer_;
+    size_t most_trial_bytes_ = 0;  ///< operands of one background timing
     std::unique_ptr<ControlPage> page_;
     std::vector<std::string> said_;
     int64_t next_quarter_ns_ = 0;
