@@ -23,7 +23,8 @@ namespace {
 constexpr size_t kMostCopies = 16;  // of the weights
 constexpr double kLeastSampleNs =
     40e3;                            // one timed sample: long against the 200 ns of the CPU clock
-constexpr double kMostWallNs = 3e9;  // of one contest, where the machine is full
+constexpr double kMostWallNs = 3e9;  // of one contest of short calls, where the machine is full
+constexpr double kMostStretch = 8;   // of wall time against CPU time, for the few quads of long calls
 constexpr int kLeastQuads = 8;  // two in each layout
 constexpr int kMostQuads = 60;
 constexpr int kFewestQuads = 4;          // else the contest tells nothing
@@ -144,6 +145,7 @@ BackgroundTimes run_contest(Contest& contest, double most_ns) {
         contest.time(side, 2);  // warm: code, activations, the original's own caches
     const double once = std::max(1.0, std::min(contest.time(0, 1), contest.time(1, 1)));
     const int repeats = std::clamp(static_cast<int>(kLeastSampleNs / once), 1, 1000);
+    const double most_wall_ns = std::max(kMostWallNs, kMostStretch * 4 * kFewestQuads * once);
     std::vector<double> log_ratios, times[2], spare_ratios, spare[2];
     for (int quad = 0; quad < kMostQuads; ++quad) {
         const int first = quad & 1;
@@ -159,7 +161,7 @@ BackgroundTimes run_contest(Contest& contest, double most_ns) {
         const bool enough = log_ratios.size() + spare_ratios.size() + 1 >= kFewestQuads;
         const bool over =
             (enough && static_cast<double>(base::thread_cpu_ns() - begin) > most_ns) ||
-            static_cast<double>(base::steady_ns() - wall_begin) > kMostWallNs;
+            static_cast<double>(base::steady_ns() - wall_begin) > most_wall_ns;
         // A quad that was switched out found cold caches: it counts only where there is nothing
         // better.
         if (switches() != before) {

@@ -206,9 +206,11 @@ void expect_written(const whet_op& op, const std::vector<float>& got,
     EXPECT_NEAR(static_cast<double>(written), share * static_cast<double>(results), 0.01);
 }
 
-TEST_P(PlanOf, CountsTheWorkOfItsTasksAndParts) {
+/// Operations that do not read their result: what a part did not write stays as it was.
+class PartsOf : public PlanOf {};
+
+TEST_P(PartsOf, CountTheWorkOfTasks) {
     const whet_op op = GetParam().op;
-    if (op.kind == WHET_MATMUL && op.beta != 0) GTEST_SKIP() << "reads its result";
     constexpr unsigned kSeed = 11;
     SCOPED_TRACE(kSeed);
     std::mt19937 random(kSeed);
@@ -246,6 +248,16 @@ TEST_P(PlanOf, CountsTheWorkOfItsTasksAndParts) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Operations, PlanOf, ::testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+std::vector<Case> cases_that_only_write() {
+    std::vector<Case> chosen = cases();
+    std::erase_if(chosen, [](const Case& one) {
+        return one.op.kind == WHET_MATMUL && one.op.beta != 0;
+    });
+    return chosen;
+}
+INSTANTIATE_TEST_SUITE_P(Operations, PartsOf, ::testing::ValuesIn(cases_that_only_write()),
                          [](const auto& info) { return info.param.name; });
 
 /// Arguments of the calls of one run.
