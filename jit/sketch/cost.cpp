@@ -237,6 +237,10 @@ void features_of(const Plan& plan, const MachineModel& machine, std::span<float>
     std::copy_n(values, std::min<size_t>(kFeatureCount, out.size()), out.begin());
 }
 
+double bound_ns(const whet_op& op, double peak_gflops, double stream_gbs) noexcept {
+    return std::max(flops_of(op) / peak_gflops, compulsory_bytes_of(op) / stream_gbs);
+}
+
 double flops_of(const whet_op& op) noexcept {
     const auto computation = computation_of(op);
     if (!computation || is_empty(op)) return 0;

@@ -50,6 +50,7 @@ std::vector<Schedule> analytical_draft(const ScheduleSpace& space, size_t count,
                                        bool (*usable)(const MicrokernelSpec&, void*), void* context);
 
 /// Lower bound of the operation's time on a machine: max(flops / peak, compulsory bytes / bandwidth), nanoseconds.
+double bound_ns(const whet_op& op, double peak_gflops, double stream_gbs) noexcept;
 double flops_of(const whet_op& op) noexcept;
 double compulsory_bytes_of(const whet_op& op) noexcept;
 

@@ -26,11 +26,6 @@ constexpr int kSoftmaxCalls = 6;
 constexpr int64_t kMostSteps = 40;  // of the reduction: every remainder of an unrolling up to 8
 constexpr float kPoison = -7.7e33f;
 
-bool same(float a, float b) {
-    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
-           (std::isnan(a) && std::isnan(b));
-}
-
 /// Operands of one call, each a guarded block of its own.
 class Memory {
 public:

@@ -42,7 +42,7 @@ Site* Workshop::leader_of(const Site& site) const {
     return nearest;
 }
 
-base::Result<void> Workshop::check_alone(const Site& site, const Candidate& candidate) {
+bool Workshop::check_alone(Site& site, const Candidate& candidate) {
     std::vector<KernelRef> unchecked;
     for (const KernelRef& kernel : candidate.kernels) {
         if (!checked_alone_.contains(kernel->id)) unchecked.push_back(kernel);
@@ -53,18 +53,16 @@ base::Result<void> Workshop::check_alone(const Site& site, const Candidate& cand
                                           unchecked.begin() + static_cast<std::ptrdiff_t>(last));
         const TrialResult result = executor_->check_kernels(part);
         if (result.verdict != Verdict::right) {
-            count_refusal(*find_site(site.id), result, candidate.schedule.print());
-            return base::make_error(base::Code::verify_failed, "%s", result.reason.c_str());
+            count_refusal(site, result, candidate.schedule.print());
+            return false;
         }
         for (const KernelRef& kernel : part) checked_alone_.insert(kernel->id);
     }
-    return {};
+    return true;
 }
 
-bool Workshop::lend(Site& site) {
-    const Site* const leader = leader_of(site);
-    if (leader == nullptr) return false;
-    auto schedule = jit::Schedule::parse(leader->lendable);
+bool Workshop::lend(Site& site, const Site& leader) {
+    auto schedule = jit::Schedule::parse(leader.lendable);
     if (!schedule || site.refused.contains(jit::hash_of(*schedule))) return false;
     auto prepared = prepare(site, *schedule, true);
     if (!prepared || !layout_fits(site, prepared->plan)) return false;
@@ -78,9 +76,9 @@ bool Workshop::lend(Site& site) {
     site.has_best = true;
     site.timed = false;
     site.best_ns = 0;
-    site.ratio = leader->ratio;
-    site.low = leader->low;
-    site.high = leader->high;
+    site.ratio = leader.ratio;
+    site.low = leader.low;
+    site.high = leader.high;
     site.stage = Site::Stage::lent;
     send_offer(site, OfferKind::lent);
     return true;
@@ -91,16 +89,11 @@ bool Workshop::lend_fresh() {
     for (auto at = fresh_.begin(); at != fresh_.end(); ++at) {
         Site& site = *sites_.at(*at);
         const bool idle = site.stage == Site::Stage::fresh || site.stage == Site::Stage::lent;
-        if (!idle || leader_of(site) == nullptr) continue;
-        const SiteId id = *at;
-        if (!lend(site)) {
-            if (site.stage == Site::Stage::lent) {
-                fresh_.erase(at);  // it keeps what it has
-                return true;
-            }
-            continue;  // a first plan of its own, in its turn
-        }
-        fresh_.erase(std::find(fresh_.begin(), fresh_.end(), id));
+        const Site* const leader = idle ? leader_of(site) : nullptr;
+        if (leader == nullptr) continue;
+        // What cannot be lent waits for a first plan of its own, or keeps what was lent before.
+        if (!lend(site, *leader) && site.stage != Site::Stage::lent) continue;
+        fresh_.erase(at);
         return true;
     }
     return false;

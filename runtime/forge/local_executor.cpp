@@ -166,20 +166,28 @@ public:
 
     TrialResult trial(const whet_op& op, const Candidate& candidate, const Candidate* incumbent,
                       const TrialOptions& options) override {
-        const uint32_t mxcsr = _mm_getcsr();
-        _mm_setcsr(settings_.mxcsr);
-        const int64_t cpu = base::thread_cpu_ns();
-        TrialResult result = run_trial(op, candidate, incumbent, options);
-        result.cpu_seconds = static_cast<double>(base::thread_cpu_ns() - cpu) * 1e-9;
-        _mm_setcsr(mxcsr);
-        return result;
+        return as_application([&] { return run_trial(op, candidate, incumbent, options); });
     }
-    TrialResult check_kernels(const std::vector<KernelRef>& kernels) override;
+    TrialResult check_kernels(const std::vector<KernelRef>& kernels) override {
+        return as_application([&] { return run_check(kernels); });
+    }
     base::Result<MachineRecord> measure_machine(const BuiltKernel* kernel) override;
     bool contained() const override { return false; }
     double outside_cpu_seconds() const override { return 0; }
 
 private:
+    /// Under the application's floating-point modes, its CPU time counted.
+    template <typename Run>
+    TrialResult as_application(Run run) {
+        const uint32_t mxcsr = _mm_getcsr();
+        _mm_setcsr(settings_.mxcsr);
+        const int64_t cpu = base::thread_cpu_ns();
+        TrialResult result = run();
+        result.cpu_seconds = static_cast<double>(base::thread_cpu_ns() - cpu) * 1e-9;
+        _mm_setcsr(mxcsr);
+        return result;
+    }
+    TrialResult run_check(const std::vector<KernelRef>& kernels);
     TrialResult run_trial(const whet_op& op, const Candidate& candidate, const Candidate* incumbent,
                           const TrialOptions& options);
     void measure(OpContext& context, const Runnable& candidate, const Runnable* incumbent,
@@ -363,10 +371,7 @@ TrialResult LocalExecutor::run_trial(const whet_op& op, const Candidate& candida
     return result;
 }
 
-TrialResult LocalExecutor::check_kernels(const std::vector<KernelRef>& kernels) {
-    const uint32_t mxcsr = _mm_getcsr();
-    _mm_setcsr(settings_.mxcsr);
-    const int64_t cpu = base::thread_cpu_ns();
+TrialResult LocalExecutor::run_check(const std::vector<KernelRef>& kernels) {
     TrialResult result;
     result.verdict = Verdict::right;
     code_.begin_group();
@@ -386,8 +391,6 @@ TrialResult LocalExecutor::check_kernels(const std::vector<KernelRef>& kernels) 
         result.reason = checked.error().message;
         break;
     }
-    result.cpu_seconds = static_cast<double>(base::thread_cpu_ns() - cpu) * 1e-9;
-    _mm_setcsr(mxcsr);
     return result;
 }
 

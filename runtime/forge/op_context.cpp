@@ -39,11 +39,6 @@ constexpr int64_t kRandomElements =
     512;  ///< compared at random, after every position of every axis was
 constexpr size_t kKernelsRemembered = 512;
 
-bool same(float a, float b) {
-    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
-           (std::isnan(a) && std::isnan(b));
-}
-
 int64_t offset_of(const whet_view& view, const int64_t* index) {
     int64_t offset = 0;
     for (int d = 0; d < view.rank; ++d) offset += index[d] * view.strides[d];

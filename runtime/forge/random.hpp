@@ -2,6 +2,7 @@
 // Data of verification: a small generator, exact integers, and values that strain arithmetic.
 #pragma once
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -57,6 +58,12 @@ inline void fill_wild(float* values, size_t count, Random& random, bool subnorma
         values[i] = std::copysign(1e-40f, values[i]);
         next += step;
     }
+}
+
+/// The same bits, or both NaN.
+inline bool same(float a, float b) {
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
+           (std::isnan(a) && std::isnan(b));
 }
 
 }  // namespace whet::runtime::forge

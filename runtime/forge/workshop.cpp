@@ -358,8 +358,7 @@ void Workshop::dump(const Site& site) {
 
 double Workshop::bound_of(const Site& site) {
     const MachineRecord& record = machine();
-    return std::max(jit::flops_of(site.op) / record.peak_gflops,
-                    jit::compulsory_bytes_of(site.op) / record.stream_gbs);
+    return jit::bound_ns(site.op, record.peak_gflops, record.stream_gbs);
 }
 
 void Workshop::save(const Site& site) {

@@ -133,14 +133,13 @@ private:
     // lend.cpp: one search serves the row counts around it
     /// The searched site of the family that is nearest in rows, within kNearOctaves; or null.
     Site* leader_of(const Site& site) const;
-    /// Offers the nearest leader's schedule, its microkernels verified alone. False: there is none,
-    /// or it does not fit.
-    bool lend(Site& site);
+    /// Offers the leader's schedule, its microkernels verified alone. False: it does not fit.
+    bool lend(Site& site, const Site& leader);
     /// Lends to one of the fresh sites that have a leader near; false when there is none.
     bool lend_fresh();
     /// After a leader's plan was adopted: its followers are due for it.
     void lend_again(const Site& leader);
-    base::Result<void> check_alone(const Site& site, const Candidate& candidate);
+    bool check_alone(Site& site, const Candidate& candidate);
     /// A lent site that costs so much that it deserves a search of its own.
     bool outgrown(const Site& site) const;
     bool offer_stored(Site& site);

@@ -332,8 +332,7 @@ void Tuner::answer_watchers(int64_t) {
 double Tuner::bound_ns_of(const SiteState& state) const {
     if (state.bound_ns > 0 || status_.peak_gflops <= 0 || status_.stream_gbs <= 0)
         return state.bound_ns;
-    return std::max(jit::flops_of(state.site->op) / status_.peak_gflops,
-                    jit::compulsory_bytes_of(state.site->op) / status_.stream_gbs);
+    return jit::bound_ns(state.site->op, status_.peak_gflops, status_.stream_gbs);
 }
 
 Report Tuner::make_report() {

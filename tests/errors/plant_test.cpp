@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <whet/whet.h>
 
+#include "tests/report.hpp"
 #include "tests/runtime/op_helpers.hpp"
 
 namespace whet {
@@ -18,16 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr auto kPatience = std::chrono::seconds(60);  // for a forge on a busy machine
 
-std::string report() {
-    std::string text;
-    whet_report(
-        "json",
-        [](const char* part, size_t length, void* user) {
-            static_cast<std::string*>(user)->append(part, length);
-        },
-        &text);
-    return text;
-}
+using test::report;
 
 /// The number behind the first `"key": ` of the report.
 double number(const std::string& key) {

@@ -13,6 +13,8 @@
 #include <gtest/gtest.h>
 #include <whet/whet.h>
 
+#include "tests/report.hpp"
+
 namespace whet {
 namespace {
 
@@ -21,16 +23,7 @@ constexpr auto kPatience = std::chrono::seconds(120);  // for a plan, on a busy 
 constexpr int kThreads = 8;
 constexpr int kCallsPerRound = 50;
 
-std::string report() {
-    std::string text;
-    whet_report(
-        "json",
-        [](const char* part, size_t length, void* user) {
-            static_cast<std::string*>(user)->append(part, length);
-        },
-        &text);
-    return text;
-}
+using test::report;
 
 int count_of(const std::string& text, const std::string& part) {
     int count = 0;
