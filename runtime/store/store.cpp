@@ -133,14 +133,31 @@ base::Result<base::UniqueFd> open_own_file(const std::string& path) {
     return file;
 }
 
+/// The key's file, locked as long as this lives: one process at a time opens a store. Unlocked
+/// explicitly, for a child that the program forked meanwhile has the descriptor too.
+class KeyFile {
+public:
+    static base::Result<KeyFile> lock(const std::string& key_path) {
+        WHET_TRY(base::UniqueFd file, open_own_file(key_path));
+        if (flock(file.get(), LOCK_EX) != 0)
+            return make_error(Code::io_error, "cannot lock %s", key_path.c_str());
+        return KeyFile(std::move(file));
+    }
+    KeyFile(KeyFile&&) = default;
+    ~KeyFile() {
+        if (file_) flock(file_.get(), LOCK_UN);
+    }
+    int get() const { return file_.get(); }
+
+private:
+    explicit KeyFile(base::UniqueFd file) : file_(std::move(file)) {}
+    base::UniqueFd file_;
+};
+
 /// The key of the blobs' hashes: made once, kept beside the store, so that a copied store holds
 /// only hints.
-base::Result<std::string> load_key(const std::string& path) {
-    const std::string key_path = path + ".key";
-    WHET_TRY(const base::UniqueFd file, open_own_file(key_path));
-    if (flock(file.get(), LOCK_EX) != 0)
-        return make_error(Code::io_error, "cannot lock %s", key_path.c_str());
-    std::string key(sizeof(base::HashKey), '\0');  // the lock goes with the descriptor
+base::Result<std::string> load_key(const KeyFile& file, const std::string& key_path) {
+    std::string key(sizeof(base::HashKey), '\0');
     const ssize_t got = pread(file.get(), key.data(), key.size(), 0);
     if (got == static_cast<ssize_t>(key.size())) return key;
     if (getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) {
@@ -204,7 +221,11 @@ base::Result<std::unique_ptr<Store>> Store::open(const std::string& path,
     {
         WHET_TRY(const base::UniqueFd file, open_own_file(path));
     }
-    WHET_TRY(std::string key, load_key(path));
+    // Held to the end: who changes a new file's journal mode must be alone with it, and SQLite's
+    // own time-out does not cover that.
+    const std::string key_path = path + ".key";
+    WHET_TRY(const KeyFile key_file, KeyFile::lock(key_path));
+    WHET_TRY(std::string key, load_key(key_file, key_path));
 
     sqlite3* database = nullptr;
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW;

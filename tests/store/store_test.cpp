@@ -147,6 +147,31 @@ TEST_F(StoreTest, CorruptUnwritableAndForeignFilesAreErrorsOfOneLine) {
     }
 }
 
+/// A file that is not there yet is made by whoever comes first; nobody is turned away meanwhile.
+TEST_F(StoreTest, ManyProcessesMakeItAtOnce) {
+    constexpr int kProcesses = 8, kRounds = 20;
+    for (int round = 0; round < kRounds; ++round) {
+        path_ = folder_ + "/" + std::to_string(round) + ".db";
+        int gate[2];
+        ASSERT_EQ(pipe(gate), 0);
+        for (int process = 0; process < kProcesses; ++process) {
+            if (fork() != 0) continue;
+            close(gate[1]);
+            char byte;
+            while (read(gate[0], &byte, 1) > 0) {
+            }
+            _exit(Store::open(path_, "machine") ? 0 : 1);
+        }
+        close(gate[0]);
+        close(gate[1]);  // all begin
+        for (int process = 0; process < kProcesses; ++process) {
+            int status = -1;
+            ASSERT_GT(wait(&status), 0);
+            EXPECT_EQ(status, 0) << "round " << round;
+        }
+    }
+}
+
 TEST_F(StoreTest, ManyProcessesWriteAtOnce) {
     constexpr int kProcesses = 6, kPlans = 20;
     pid_t children[kProcesses];
