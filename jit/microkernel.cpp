@@ -12,7 +12,8 @@ namespace {
 constexpr std::array<const char*, 3> kIsaNames = {"portable", "avx2", "avx512"};
 constexpr std::array<const char*, 4> kScalarNames = {"rows_strided", "packed", "general",
                                                      "uniform"};
-constexpr std::array<const char*, 3> kVectorNames = {"strided", "packed", "row_strided"};
+constexpr std::array<const char*, 4> kVectorNames = {"strided", "packed", "row_strided",
+                                                     "transposed"};
 constexpr std::array<const char*, 2> kEpilogueNames = {"none", "relu"};
 
 constexpr int kMaxRows = 28;    // 28 accumulators, one vector and one splat fill 30 of 32 registers
@@ -32,6 +33,7 @@ int register_budget(Isa isa) { return isa == Isa::avx2 ? 16 : 32; }
 int registers_of(const MicrokernelSpec& spec) {
     const int sums = spec.rows * spec.vectors;
     if (spec.vector == VectorForm::row_strided) return sums + 8;
+    if (spec.vector == VectorForm::transposed) return sums + 2 * kTransposedSteps;
     const int at_once =
         spec.scalar == ScalarForm::uniform ? spec.vectors : std::min(spec.rows, spec.vectors);
     return sums + at_once + (spec.vectors == 1 ? 2 : 1);
@@ -109,6 +111,17 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec) {
     return {};
 }
 
+base::Result<void> check_transposed(const MicrokernelSpec& spec) {
+    const bool plain = spec.vectors == 1 && spec.unroll == kTransposedUnroll && !spec.masked_loads &&
+                       !spec.taps && spec.scalar != ScalarForm::uniform &&
+                       (spec.prefetch == 0 || spec.prefetch == kAheadLine);
+    if (plain) return {};
+    return base::make_error(base::Code::unsupported,
+                            "%s: a transposed operand has one vector, unroll %d, no mask, no taps, rows "
+                            "of their own on the other side, and no prefetch but %d",
+                            spec.print().c_str(), kTransposedUnroll, kAheadLine);
+}
+
 }  // namespace
 
 const char* isa_name(Isa isa) noexcept {
@@ -133,7 +146,7 @@ std::string MicrokernelSpec::print() const {
     if (kind == MicrokernelKind::softmax) return text;
     text += ".v" + std::to_string(vectors) + ".u" + std::to_string(unroll);
     text += std::string(".") + kScalarNames[static_cast<std::size_t>(scalar) & 3];
-    text += std::string(".") + kVectorNames[static_cast<std::size_t>(vector) % 3];
+    text += std::string(".") + kVectorNames[static_cast<std::size_t>(vector) & 3];
     text += std::string(".") + kEpilogueNames[static_cast<std::size_t>(epilogue) & 1];
     if (masked_loads) text += ".masked";
     if (taps) text += taps == 1 ? ".taps" : ".steps";
@@ -177,7 +190,9 @@ base::Result<void> MicrokernelSpec::check() const {
         return base::make_error(base::Code::unsupported, "tile %dx%d is not in 1x1 to %dx%d", rows,
                                 vectors, kMaxRows, kMaxVectors);
     }
-    if (unroll != 1 && unroll != 2 && unroll != 4 && unroll != 8) {
+    if (vector == VectorForm::transposed) {
+        WHET_TRY_VOID(check_transposed(*this));
+    } else if (unroll != 1 && unroll != 2 && unroll != 4 && unroll != 8) {
         return base::make_error(base::Code::unsupported, "unroll %d is not 1, 2, 4 or 8", unroll);
     }
     if (masked_loads > 1 || taps > 2) {
@@ -190,11 +205,12 @@ base::Result<void> MicrokernelSpec::check() const {
                                 "one step a tap has unroll 1 and prefetch 0: got %d and %d", unroll,
                                 prefetch);
     }
-    if (is_ahead(prefetch) && (taps != 0 || vector != VectorForm::packed)) {
+    if (is_ahead(prefetch) && vector != VectorForm::transposed &&
+        (taps != 0 || vector != VectorForm::packed)) {
         return base::make_error(base::Code::unsupported,
                                 "prefetch %d: only panels without taps have a next one", prefetch);
     }
-    const bool row_pointers = vector == VectorForm::row_strided &&
+    const bool row_pointers = (vector == VectorForm::row_strided || vector == VectorForm::transposed) &&
                               (scalar == ScalarForm::rows_strided || scalar == ScalarForm::general);
     if (row_pointers && taps == 2) {
         return base::make_error(base::Code::unsupported,

@@ -38,16 +38,25 @@ enum class VectorForm : uint8_t {
     strided = 0,      ///< k * vector_k + v * L: direct rows of a matrix or an image
     packed = 1,       ///< k * (vectors * L) + v * L: packed panels [k][vectors * L]; the stride is a constant
     row_strided = 2,  ///< r * vector_row + k * vector_k + v * L: every row has its own vectors (depthwise)
+    transposed = 3,   ///< l * vector_row + k: rows of a matrix in place whose columns the product reduces over ([n][k]
+                      ///< weights), transposed in registers, kTransposedSteps columns at a time
 };
+
+/// Steps of a `transposed` vector operand that are loaded at once; TileArgs::k is a multiple of it.
+inline constexpr int kTransposedSteps = 4;
+/// Unrolled steps of a `transposed` operand: a cache line of each row.
+inline constexpr int kTransposedUnroll = 16;
 
 enum class Epilogue : uint8_t { none = 0, relu = 1 };
 
 /// Values of MicrokernelSpec::prefetch that fetch what TileArgs::ahead points at into the second-level cache, while the
-/// tiles at hand are computed, and each tile's part of dst before its reduction.
+/// tiles at hand are computed, and each tile's part of dst before its reduction. A `transposed` operand is fetched into
+/// the first level instead, kAheadColumns before its use: its own rows, then the first columns of the rows at `ahead`.
 enum PrefetchAhead : uint8_t {
     kAheadLine = 1,  ///< one line in each reduction step
     kAheadRow = 2,   ///< as many lines as a step's vectors fill
 };
+inline constexpr int kAheadColumns = 128;
 constexpr bool is_ahead(int prefetch) { return prefetch == kAheadLine || prefetch == kAheadRow; }
 
 /// Everything that reaches the code generator. Two equal specs make equal code for the same generator version.
@@ -57,7 +66,7 @@ struct MicrokernelSpec {
     Isa isa = Isa::portable;
     uint8_t rows = 1;     ///< register tile rows (MR), 1 to 28
     uint8_t vectors = 1;  ///< register tile vectors (NR / lanes), 1 to 8; rows * vectors accumulators
-    uint8_t unroll = 1;   ///< reduction steps unrolled: 1, 2, 4 or 8
+    uint8_t unroll = 1;   ///< reduction steps unrolled: 1, 2, 4 or 8; kTransposedUnroll where `vector` is transposed
     ScalarForm scalar = ScalarForm::packed;
     VectorForm vector = VectorForm::packed;
     Epilogue epilogue = Epilogue::none;
@@ -72,7 +81,7 @@ struct MicrokernelSpec {
     /// Inverse of print; invalid_argument says what was got and expected.
     static base::Result<MicrokernelSpec> parse(std::string_view text);
     /// ok, or why no generator will build it (ranges; register budget: for packed and strided vectors
-    /// rows * vectors + min(rows, vectors) + 1 <= 32 or 16, tighter where every row has its own vectors).
+    /// rows * vectors + min(rows, vectors) + 1 <= 32 or 16, tighter for the other two).
     base::Result<void> check() const;
     bool operator==(const MicrokernelSpec&) const = default;
 };
@@ -117,7 +126,8 @@ struct TileArgs {
     int64_t finish;  ///< 1: the last segment, apply the epilogue
     float alpha, beta;
     const float* ahead;  ///< what will be needed next; prefetched, never read; unused unless is_ahead(spec.prefetch)
-    int64_t ahead_step;  ///< bytes that the prefetches move on in a reduction step, through all tiles
+    int64_t ahead_step;  ///< bytes that the prefetches move on in a reduction step, through all tiles; unused where the
+                         ///< vector operand is transposed
 };
 
 /// Arguments of a softmax microkernel: for each row, m = max, e = exp(x - m), dst = e / row_sum(e); rules of numerics.py.
@@ -139,7 +149,7 @@ struct Blob {
 };
 
 /// Raised whenever generated code or its argument layout changes; part of every stored key.
-inline constexpr uint32_t kGeneratorVersion = 2;
+inline constexpr uint32_t kGeneratorVersion = 3;
 /// The version of the `consistent` rules (numerics.py); part of every stored key.
 inline constexpr uint32_t kNumericsVersion = 1;
 

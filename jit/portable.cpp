@@ -30,6 +30,7 @@ int64_t vector_offset(const MicrokernelSpec& spec, const TileArgs& args, int64_t
         case VectorForm::strided: return i * args.vector_k + lane;
         case VectorForm::packed: return i * spec.vectors * lanes_of(spec.isa) + lane;
         case VectorForm::row_strided: return r * args.vector_row + i * args.vector_k + lane;
+        case VectorForm::transposed: return lane * args.vector_row + i;
     }
     return 0;
 }

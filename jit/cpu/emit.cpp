@@ -164,29 +164,49 @@ llvm::Value* Emitter::masked_select(const Masks& masks, int v, llvm::Value* valu
     return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_blendv_ps_256, {}, {other, value, mask});
 }
 
-RowAddresses::RowAddresses(Emitter& emitter, llvm::Value* stride)
-    : emitter_(&emitter),
-      stride_(stride),
-      triple_(emitter.ir.CreateMul(stride, emitter.constant(3))) {}
+namespace {
 
-std::vector<llvm::Value*> RowAddresses::make_bases(llvm::Value* first, int rows) {
-    std::vector<llvm::Value*> bases = {first};
-    if (base_count(rows) == 1) return bases;
-    llvm::Value* step = emitter_->ir.CreateMul(stride_, emitter_->constant(kRowsPerBase));
-    while (static_cast<int>(bases.size()) < base_count(rows))
-        bases.push_back(emitter_->advance(bases.back(), step));
+/// Rows that have a base. Five rows from each by small multiples, but 16 rows in all from three.
+std::vector<int> rows_with_base(int rows) {
+    constexpr int kRowsPerBase = 5;
+    if (rows == 16) return {0, 2, 7};
+    std::vector<int> bases;
+    for (int row = 0; row < rows; row += kRowsPerBase) bases.push_back(row);
     return bases;
 }
 
-llvm::Value* RowAddresses::at(const std::vector<llvm::Value*>& bases, int row) {
-    llvm::Value* base = bases[static_cast<std::size_t>(row / kRowsPerBase)];
-    switch (row % kRowsPerBase) {
-        case 0: return base;
-        case 1: return emitter_->advance(base, stride_);
-        case 2: return emitter_->advance(base, emitter_->ir.CreateShl(stride_, 1));
-        case 3: return emitter_->advance(base, triple_);
-        default: return emitter_->advance(base, emitter_->ir.CreateShl(stride_, 2));
+}  // namespace
+
+RowAddresses::RowAddresses(Emitter& emitter, llvm::Value* stride, int rows)
+    : emitter_(&emitter),
+      stride_(stride),
+      triple_(emitter.ir.CreateMul(stride, emitter.constant(3))),
+      base_rows_(rows_with_base(rows)) {}
+
+std::vector<llvm::Value*> RowAddresses::make_bases(llvm::Value* first) const {
+    std::vector<llvm::Value*> bases = {first};
+    for (std::size_t i = 1; i < base_rows_.size(); ++i) {
+        llvm::Value* step = emitter_->constant(base_rows_[i] - base_rows_[i - 1]);
+        bases.push_back(emitter_->advance(bases.back(), emitter_->ir.CreateMul(stride_, step)));
     }
+    return bases;
+}
+
+llvm::Value* RowAddresses::at(const std::vector<llvm::Value*>& bases, int row) const {
+    for (std::size_t i = bases.size(); i-- > 0;) {
+        switch (row - base_rows_[i]) {
+            case 0: return bases[i];
+            case 1: return emitter_->advance(bases[i], stride_);
+            case 2: return emitter_->advance(bases[i], emitter_->ir.CreateShl(stride_, 1));
+            case 3: return emitter_->advance(bases[i], triple_);
+            case 4: return emitter_->advance(bases[i], emitter_->ir.CreateShl(stride_, 2));
+            case 6: return emitter_->advance(bases[i], emitter_->ir.CreateShl(triple_, 1));
+            case 8: return emitter_->advance(bases[i], emitter_->ir.CreateShl(stride_, 3));
+            case 12: return emitter_->advance(bases[i], emitter_->ir.CreateShl(triple_, 2));
+            default: break;
+        }
+    }
+    return nullptr;
 }
 
 }  // namespace whet::jit::cpu

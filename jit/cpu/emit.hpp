@@ -98,23 +98,22 @@ private:
     llvm::Value* avx2_mask(const Masks& masks, int v);
 };
 
-/// Addresses of rows base + r * stride from few registers: a new base every kRowsPerBase rows, and
-/// in between the x86 forms base + {1, 2, 4} * stride and base + 3 * stride.
+/// Addresses of rows base + r * stride from few registers: bases at some rows, and from those the
+/// x86 forms base + {1, 2, 4, 8} * stride and base + {1, 2, 4} * (3 * stride).
 class RowAddresses {
 public:
-    static constexpr int kRowsPerBase = 5;
-    static int base_count(int rows) { return (rows + kRowsPerBase - 1) / kRowsPerBase; }
-
     /// `stride` in bytes; computed at the builder's current place.
-    RowAddresses(Emitter& emitter, llvm::Value* stride);
-    /// Bases of all rows from row 0's address.
-    std::vector<llvm::Value*> make_bases(llvm::Value* first, int rows);
-    llvm::Value* at(const std::vector<llvm::Value*>& bases, int row);
+    RowAddresses(Emitter& emitter, llvm::Value* stride, int rows);
+    /// The bases from row 0's address.
+    std::vector<llvm::Value*> make_bases(llvm::Value* first) const;
+    /// `row`'s address; of make_bases' bases the first ones are enough where they reach it.
+    llvm::Value* at(const std::vector<llvm::Value*>& bases, int row) const;
 
 private:
     Emitter* emitter_;
     llvm::Value* stride_;
     llvm::Value* triple_;
+    std::vector<int> base_rows_;
 };
 
 }  // namespace whet::jit::cpu

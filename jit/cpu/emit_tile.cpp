@@ -16,6 +16,12 @@ namespace {
 using llvm::Value;
 using Values = std::vector<Value*>;
 
+constexpr int kLine = 64;
+constexpr int kTransposedShift = 4;  // log2 of kTransposedUnroll
+constexpr int kAheadRounds = kAheadColumns / kTransposedUnroll;
+static_assert(1 << kTransposedShift == kTransposedUnroll &&
+              kTransposedUnroll * sizeof(float) == kLine);
+
 /// The addresses that one reduction loop carries, and the strides it uses.
 struct Operands {
     Values scalars;             ///< bases of the broadcast operand's rows
@@ -46,6 +52,10 @@ private:
     Operands make_operands(Value* scalar, Value* vector);
     Value* emit_scalar(const Operands& operands, int r, int step);
     Value* emit_vector(const Operands& operands, int r, int v, int step);
+    bool transposed() const { return spec_.vector == VectorForm::transposed; }
+    Value* gather_pieces(const Operands& operands, int row, int step);
+    void emit_columns(Operands& operands, int step, int steps);
+    Value* next_line(Value* moved, Value* rounds_left);
     void emit_step(const Operands& operands, Values& sums, int step);
     bool ahead() const { return is_ahead(spec_.prefetch); }
     void prefetch(Value* address, int locality);
@@ -74,6 +84,7 @@ private:
     Value* tile_ = nullptr;
     Value* ahead_ = nullptr;       ///< where the prefetches ahead are; moved on by each reduction
     Value* ahead_step_ = nullptr;  ///< bytes between two of them
+    Values columns_;               ///< of a transposed operand: the vectors of the steps at hand
     Emitter::Masks masks_;
 };
 
@@ -84,25 +95,31 @@ Operands TileEmitter::make_operands(Value* scalar, Value* vector) {
     const bool rows =
         spec_.scalar == ScalarForm::rows_strided || spec_.scalar == ScalarForm::general;
     if (rows) {
-        operands.scalar_rows.emplace_back(e_, e_.field_bytes(WHET_FIELD(scalar_row)));
-        operands.scalars = operands.scalar_rows[0].make_bases(scalar, spec_.rows);
+        operands.scalar_rows.emplace_back(e_, e_.field_bytes(WHET_FIELD(scalar_row)), spec_.rows);
+        operands.scalars = operands.scalar_rows[0].make_bases(scalar);
     }
     if (spec_.scalar != ScalarForm::rows_strided)
         operands.scalar_k = e_.field_bytes(WHET_FIELD(scalar_k));
-    if (spec_.vector != VectorForm::packed)
+    if (spec_.vector != VectorForm::packed && !transposed())
         operands.vector_k = e_.field_bytes(WHET_FIELD(vector_k));
-    if (spec_.vector == VectorForm::row_strided) {
-        operands.vector_rows.emplace_back(e_, e_.field_bytes(WHET_FIELD(vector_row)));
-        operands.vectors = operands.vector_rows[0].make_bases(vector, spec_.rows);
+    if (spec_.vector == VectorForm::row_strided || transposed()) {
+        operands.vector_rows.emplace_back(e_, e_.field_bytes(WHET_FIELD(vector_row)),
+                                          transposed() ? e_.lanes : spec_.rows);
+        operands.vectors = operands.vector_rows[0].make_bases(vector);
     }
     if (ahead()) operands.ahead = ahead_;
+    if (ahead() && transposed()) {
+        Value* rounds = ir_.CreateAShr(e_.field_i64(WHET_FIELD(k)), kTransposedShift);
+        Value* far = ir_.CreateICmpSGT(rounds, e_.constant(kAheadRounds));
+        operands.ahead = ir_.CreateSelect(far, e_.advance(vector, int64_t{4} * kAheadColumns),
+                                          e_.field_pointer(WHET_FIELD(ahead)));
+    }
     if (spec_.prefetch && !ahead() && spec_.vector != VectorForm::packed) {
         operands.prefetch = ir_.CreateMul(operands.vector_k, e_.constant(spec_.prefetch));
     }
     return operands;
 }
 
-constexpr int kLine = 64;
 constexpr int kNear = 3, kSecondLevel = 2;  // localities of llvm.prefetch
 
 void TileEmitter::prefetch(Value* address, int locality) {
@@ -123,7 +140,7 @@ void TileEmitter::emit_prefetch(const Operands& operands, int step) {
 
 /// One step's prefetches of what the next tiles need, if any.
 void TileEmitter::emit_prefetch_ahead(Operands& operands) {
-    if (!ahead()) return;
+    if (!ahead() || transposed()) return;
     const int64_t bytes = spec_.prefetch == kAheadRow ? int64_t{4} * width_ : kLine;
     for (int64_t at = 0; at < bytes; at += kLine)
         prefetch(e_.advance(operands.ahead, at), kSecondLevel);
@@ -145,7 +162,7 @@ void TileEmitter::prefetch_dst() {
 Value* TileEmitter::emit_scalar(const Operands& operands, int r, int step) {
     Value* address = operands.scalars[0];
     if (!operands.scalar_rows.empty()) {
-        address = RowAddresses(operands.scalar_rows[0]).at(operands.scalars, r);
+        address = operands.scalar_rows[0].at(operands.scalars, r);
     } else if (spec_.scalar == ScalarForm::packed) {
         address = e_.advance(address, int64_t{4} * r);
     }
@@ -153,10 +170,70 @@ Value* TileEmitter::emit_scalar(const Operands& operands, int r, int step) {
     return e_.splat(e_.load_scalar(address));
 }
 
+/// The kTransposedSteps values of rows `row`, `row` + 4, `row` + 8, ... from `step` on, side by side.
+Value* TileEmitter::gather_pieces(const Operands& operands, int row, int step) {
+    auto* piece_type = llvm::FixedVectorType::get(e_.f32, kTransposedSteps);
+    Value* joined = nullptr;
+    for (int at = 0; at < e_.lanes; at += kTransposedSteps) {
+        Value* address = e_.advance(operands.vector_rows[0].at(operands.vectors, row + at),
+                                    int64_t{4} * step);
+        Value* piece = ir_.CreateAlignedLoad(piece_type, address, llvm::Align(4));
+        std::vector<int> widen(static_cast<std::size_t>(e_.lanes), llvm::PoisonMaskElem);
+        for (int i = 0; i < kTransposedSteps; ++i) widen[static_cast<std::size_t>(i)] = i;
+        Value* wide = ir_.CreateShuffleVector(piece, widen);
+        std::vector<int> mask(static_cast<std::size_t>(e_.lanes));
+        for (int i = 0; i < e_.lanes; ++i)
+            mask[static_cast<std::size_t>(i)] = i < at ? i : i < at + kTransposedSteps ? e_.lanes + i - at : llvm::PoisonMaskElem;
+        joined = at == 0 ? wide : ir_.CreateShuffleVector(joined, wide, mask);
+    }
+    return joined;
+}
+
+/// Loads and transposes the columns of the next kTransposedSteps steps: 4x4 blocks, each within a quarter of the vectors.
+/// Where `steps` is a whole line of each row, prefetches its share of the lines ahead.
+void TileEmitter::emit_columns(Operands& operands, int step, int steps) {
+    if (ahead() && steps == kTransposedUnroll) {
+        const int lines = e_.lanes / kTransposedSteps;
+        for (int row = 0; row < lines; ++row)
+            prefetch(operands.vector_rows[0].at({operands.ahead}, row), kNear);
+        operands.ahead = e_.advance(operands.ahead, ir_.CreateMul(e_.field_bytes(WHET_FIELD(vector_row)), e_.constant(lines)));
+    }
+    Values pieces;
+    for (int row = 0; row < kTransposedSteps; ++row)
+        pieces.push_back(gather_pieces(operands, row, step));
+    /// Interleaves halves (of `unit` values) of the quarters of two vectors.
+    const auto interleave = [&](Value* a, Value* b, int unit, bool high) {
+        std::vector<int> mask;
+        for (int quarter = 0; quarter < e_.lanes; quarter += 4)
+            for (int i = 0; i < 2; i += unit)
+                for (int side = 0; side < 2; ++side)
+                    for (int j = 0; j < unit; ++j)
+                        mask.push_back(side * e_.lanes + quarter + (high ? 2 : 0) + i + j);
+        return ir_.CreateShuffleVector(a, b, mask);
+    };
+    columns_.clear();
+    for (const bool high : {false, true}) {
+        Value* first = interleave(pieces[0], pieces[1], 1, high);
+        Value* second = interleave(pieces[2], pieces[3], 1, high);
+        columns_.push_back(interleave(first, second, 2, false));
+        columns_.push_back(interleave(first, second, 2, true));
+    }
+}
+
+/// Where the prefetches of a transposed operand go on after a round: the next line of the same rows, or, where these end
+/// kAheadColumns from here, the rows at `ahead`.
+Value* TileEmitter::next_line(Value* moved, Value* rounds_left) {
+    Value* rows = ir_.CreateMul(e_.field_bytes(WHET_FIELD(vector_row)), e_.constant(e_.lanes));
+    Value* line = e_.advance(moved, ir_.CreateSub(e_.constant(kLine), rows));
+    Value* at_end = ir_.CreateICmpEQ(rounds_left, e_.constant(kAheadRounds));
+    return ir_.CreateSelect(at_end, e_.field_pointer(WHET_FIELD(ahead)), line);
+}
+
 Value* TileEmitter::emit_vector(const Operands& operands, int r, int v, int step) {
+    if (transposed()) return columns_[static_cast<std::size_t>(step % kTransposedSteps)];
     Value* row = operands.vectors[0];
     if (!operands.vector_rows.empty())
-        row = RowAddresses(operands.vector_rows[0]).at(operands.vectors, r);
+        row = operands.vector_rows[0].at(operands.vectors, r);
     const int64_t moved = spec_.vector == VectorForm::packed ? int64_t{4} * width_ * step : 0;
     Value* address = e_.advance(row, moved + int64_t{4} * e_.lanes * v);
     return spec_.masked_loads ? e_.masked_load(masks_, v, address) : e_.load(address);
@@ -204,13 +281,14 @@ void TileEmitter::emit_step(const Operands& operands, Values& sums, int step) {
 /// those whose steps are constant displacements move once for all of them.
 void TileEmitter::advance_operands(Operands& operands, int steps) {
     const bool constant_scalar = spec_.scalar == ScalarForm::rows_strided;
-    const bool constant_vector = spec_.vector == VectorForm::packed;
+    const bool constant_vector = spec_.vector == VectorForm::packed || transposed();
+    const int64_t vector_bytes = int64_t{4} * (transposed() ? 1 : width_);
     for (Value*& base : operands.scalars) {
         if (constant_scalar && steps > 0) base = e_.advance(base, int64_t{4} * steps);
         if (!constant_scalar && steps == 0) base = e_.advance(base, operands.scalar_k);
     }
     for (Value*& base : operands.vectors) {
-        if (constant_vector && steps > 0) base = e_.advance(base, int64_t{4} * width_ * steps);
+        if (constant_vector && steps > 0) base = e_.advance(base, vector_bytes * steps);
         if (!constant_vector && steps == 0) base = e_.advance(base, operands.vector_k);
     }
 }
@@ -240,12 +318,16 @@ Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sum
 
     for (int step = 0; step < steps; ++step) {
         if (step > 0) e_.fence_schedule();
+        if (transposed() && step % kTransposedSteps == 0) emit_columns(operands, step, steps);
         emit_step(operands, now, step);
         emit_prefetch_ahead(operands);
         advance_operands(operands, 0);
     }
+    if (transposed()) e_.fence_schedule();  // else old and new addresses need registers at once
     advance_operands(operands, steps);
     Value* next = ir_.CreateSub(left, e_.constant(1));
+    if (ahead() && transposed() && steps == kTransposedUnroll)
+        operands.ahead = next_line(operands.ahead, next);
     Values outgoing = {next};
     outgoing.insert(outgoing.end(), operands.scalars.begin(), operands.scalars.end());
     outgoing.insert(outgoing.end(), operands.vectors.begin(), operands.vectors.end());
@@ -272,15 +354,18 @@ Values TileEmitter::merge(llvm::BasicBlock* a, const Values& from_a, llvm::Basic
     return merged;
 }
 
-/// The reduction over k: groups of `unroll` steps, then the rest one by one.
+/// The reduction over k: groups of `unroll` steps, then the rest by the fewest steps that there are.
 Values TileEmitter::emit_reduction(Operands operands, Values sums) {
     const int rounds = spec_.unroll == 1 ? 1 : 2;
+    const int fewest = transposed() ? kTransposedSteps : 1;
     for (int round = 0; round < rounds; ++round) {
         Value* k = e_.field_i64(WHET_FIELD(k));
         const bool unrolled = spec_.unroll > 1 && round == 0;
         Value* count = k;
         if (unrolled) count = ir_.CreateAShr(k, static_cast<uint64_t>(__builtin_ctz(spec_.unroll)));
         if (round == 1) count = ir_.CreateAnd(k, e_.constant(spec_.unroll - 1));
+        if (round == 1 && transposed())
+            count = ir_.CreateAShr(count, static_cast<uint64_t>(__builtin_ctz(kTransposedSteps)));
         llvm::BasicBlock* before = ir_.GetInsertBlock();
         llvm::BasicBlock* enter = e_.block("enter");
         llvm::BasicBlock* join = e_.block("join");
@@ -288,7 +373,7 @@ Values TileEmitter::emit_reduction(Operands operands, Values sums) {
         ir_.SetInsertPoint(enter);
         Operands after;
         Values reduced =
-            emit_reduction_loop(operands, sums, count, unrolled ? spec_.unroll : 1, &after);
+            emit_reduction_loop(operands, sums, count, unrolled ? spec_.unroll : fewest, &after);
         llvm::BasicBlock* end = ir_.GetInsertBlock();
         ir_.CreateBr(join);
         join->moveAfter(end);
@@ -494,7 +579,8 @@ void TileEmitter::emit() {
     ir_.SetInsertPoint(begin);
     masks_ = e_.make_masks(lanes, width_);
     Value* first_ahead = nullptr;
-    if (ahead()) {
+    const bool walks = ahead() && !transposed();  // what is ahead, tile by tile
+    if (walks) {
         first_ahead = e_.field_pointer(WHET_FIELD(ahead));
         ahead_step_ = e_.field_i64(WHET_FIELD(ahead_step));
     }
@@ -505,12 +591,12 @@ void TileEmitter::emit() {
     tile->addIncoming(e_.constant(0), begin);
     tile_ = tile;
     llvm::PHINode* ahead_node = nullptr;
-    if (ahead()) {
+    if (walks) {
         ahead_node = ir_.CreatePHI(e_.pointer, 2);
         ahead_node->addIncoming(first_ahead, begin);
         ahead_ = ahead_node;
-        prefetch_dst();
     }
+    if (ahead()) prefetch_dst();
     Value* scalar =
         e_.advance(e_.field_pointer(WHET_FIELD(scalar)), tile_offset(WHET_FIELD(scalar_tile)));
     Value* vector =

@@ -63,6 +63,19 @@ void add_products(const Ladder& ladder, Epilogue epilogue, std::vector<Microkern
     }
 }
 
+/// Products with [n][k] weights in place: few rows, for which a copy of the weights would not pay.
+void add_transposed(const Ladder& ladder, std::vector<MicrokernelSpec>& specs) {
+    for (int rows = 1; rows <= ladder.last_row; ++rows) {
+        for (const ScalarForm scalar : kProductScalars) {
+            MicrokernelSpec spec =
+                ladder.tile(rows, scalar, VectorForm::transposed, Epilogue::none);
+            spec.unroll = kTransposedUnroll;
+            spec.prefetch = kAheadLine;
+            if (spec.check()) specs.push_back(spec);
+        }
+    }
+}
+
 /// Convolutions: weights (packed, or in place: general) broadcast over image rows, and pixels
 /// broadcast over packed weights.
 void add_taps(const Ladder& ladder, Epilogue epilogue, std::vector<MicrokernelSpec>& specs) {
@@ -95,6 +108,7 @@ std::vector<MicrokernelSpec> prebuilt_specs() {
         for (const Epilogue epilogue : {Epilogue::none, Epilogue::relu}) {
             add_depthwise(ladder, epilogue, specs);
             if (ladder.vectors == 1 && epilogue != Epilogue::none) continue;
+            if (ladder.vectors == 1) add_transposed(ladder, specs);
             add_products(ladder, epilogue, specs);
             if (ladder.vectors > 1) add_taps(ladder, epilogue, specs);
         }

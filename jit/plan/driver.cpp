@@ -174,8 +174,12 @@ private:
 
     int64_t depth() const { return c_.taps * c_.channels; }
 
-    const float* frozen_panel(int64_t tile, int64_t segment) const {
+    /// What lane tile `tile` reads of the vector operand: a panel packed ahead, or rows in place.
+    const float* lane_tile_at(int64_t tile, int64_t segment) const {
         const int64_t per_group = c_.lane_tiles(lanes_);
+        if (c_.transposed_vector)
+            return vector_.place + tile * c_.tile_lanes * c_.vector.axis_stride +
+                   segment * c_.segment * c_.vector.channel_stride;
         return vector_.packed + tile % per_group * c_.tile_lanes * depth() +
                segment * c_.segment * c_.taps * c_.tile_lanes +
                c_.lane_groups[static_cast<size_t>(tile / per_group)].vector;
@@ -190,7 +194,7 @@ private:
                 const bool same = next[kLane] == index[kLane] && next[kSegment] == index[kSegment];
                 const int64_t left = c_.all_lane_tiles(lanes_) - index[kLane] * c_.lane_block;
                 if (same && std::min(left, c_.lane_block) == 1) return;  // the panel at hand
-                next_panel_ = frozen_panel(next[kLane] * c_.lane_block, next[kSegment]);
+                next_panel_ = lane_tile_at(next[kLane] * c_.lane_block, next[kSegment]);
                 next_depth_ = c_.taps * segment_channels(c_, next[kSegment]);
                 return;
             }
@@ -201,8 +205,8 @@ private:
     void set_ahead(LaneTile& lane, int64_t tile, int64_t end_lane, int64_t tiles) const {
         const int64_t k = c_.taps * segment_channels(c_, lane.segment);
         const bool inside = tile + 1 < end_lane;
-        lane.ahead = inside ? frozen_panel(tile + 1, lane.segment) : next_panel_;
-        if (lane.ahead == nullptr) return;
+        lane.ahead = inside ? lane_tile_at(tile + 1, lane.segment) : next_panel_;
+        if (lane.ahead == nullptr || c_.transposed_vector) return;
         const int64_t bytes = (inside ? k : next_depth_) * c_.tile_lanes * static_cast<int64_t>(sizeof(float));
         lane.ahead_step = std::min(c_.most_ahead_step, (bytes + tiles * k - 1) / (tiles * k));
     }
@@ -344,8 +348,10 @@ private:
         args.vector_tile = c_.vector_row_stride * width;
         args.vector_k = a.channel_stride;
         if (a.source == Source::in_place) {
-            args.vector =
-                vector_.place + at.lane + at.segment * c_.segment * a.channel_stride + row * c_.vector_row_stride;
+            const int64_t along_lanes = c_.transposed_vector ? a.axis_stride : 1;
+            args.vector = vector_.place + at.lane * along_lanes + at.segment * c_.segment * a.channel_stride +
+                          row * c_.vector_row_stride;
+            if (c_.transposed_vector) args.vector_row = a.axis_stride;
             return;
         }
         const bool whole = a.source == Source::frozen || a.whole;

@@ -123,9 +123,14 @@ base::Result<int> kernel_index(Plan& plan, const MicrokernelSpec& spec) {
 
 namespace {
 
-/// The prefetches that fetch a whole panel of the vector operand while the row tiles of a block use the one before it.
+/// The prefetches that fetch a whole panel of the vector operand while the row tiles of a block use the one before it;
+/// of a transposed one, what its microkernels come to next.
 base::Result<uint8_t> prefetch_ahead(Contraction& c) {
     constexpr int64_t kLine = 64;
+    if (c.transposed_vector) {
+        c.ahead = true;
+        return kAheadLine;
+    }
     if (c.vector.source != Source::frozen || c.kernel_taps)
         return make_error(Code::invalid_argument, "prefetch of the next panel: the vector operand has none packed ahead");
     const int64_t row_bytes = c.tile_lanes * static_cast<int64_t>(sizeof(float));
@@ -169,8 +174,10 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     spec.prefetch = s.prefetch;
     spec.scalar = scalar_form(c);
     spec.vector = c.vector_row_stride != 0                  ? VectorForm::row_strided
+                  : c.transposed_vector                 ? VectorForm::transposed
                   : c.vector.source == Source::in_place ? VectorForm::strided
                                                          : VectorForm::packed;
+    if (c.transposed_vector) spec.unroll = kTransposedUnroll;
     spec.epilogue = static_cast<Epilogue>(lowering.op.epilogue);
     spec.taps = c.kernel_taps ? 1 : 0;
     if (c.kernel_taps && c.channels == 1) {  // a tap is one step

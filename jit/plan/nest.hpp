@@ -64,6 +64,7 @@ struct Contraction {
     bool uniform_row_groups = false;  ///< one tile a group, offsets in arithmetic progression: one call runs them all
     Access scalar, vector;
     int64_t vector_row_stride = 0;  ///< depthwise: the vector operand moves with the row too
+    bool transposed_vector = false;  ///< in place, contiguous along the channels: the microkernels transpose it
 
     Place dst_place = Place::dst;
     int64_t dst_base = 0, dst_row = 0;
@@ -80,7 +81,7 @@ struct Contraction {
     int kernel[2][2] = {{-1, -1}, {-1, -1}};  ///< [narrow, wide][full, masked loads]
     bool kernel_taps = false;                 ///< the microkernels walk a tap table
     std::vector<int64_t> tap_table[2][2];     ///< [last segment][wide]: pairs as in TileArgs
-    bool ahead = false;                       ///< the microkernels prefetch the panel after the one at hand
+    bool ahead = false;                       ///< the microkernels prefetch the lane tile after the one at hand
     int64_t most_ahead_step = 0;              ///< bytes a step that they can cover
     bool degenerate = false;                  ///< no products (K = 0, no tap, alpha = 0): dst = epilogue(start)
 

@@ -142,7 +142,7 @@ private:
         else {
             // Scratch is read for a whole tile; the caller's memory, and what is packed from it, to the last lane.
             const bool whole_tiles = access.place == Place::image && access.source == Source::in_place;
-            range.add(access.source == Source::in_place ? 1 : access.axis_stride,
+            range.add(access.source == Source::in_place && !c.transposed_vector ? 1 : access.axis_stride,
                       whole_tiles ? c.lane_tiles(strip.lanes) * c.tile_lanes : strip.lanes);
             range.add(c.vector_row_stride, c.rows);
         }
@@ -165,6 +165,10 @@ private:
 
     /// Row tiles partition the rows; segments partition the channels; tap tables are as long as the taps.
     Result<void> check_tiles(const Contraction& c) const {
+        if (c.transposed_vector && (c.lanes % c.tile_lanes != 0 || c.channels % kTransposedSteps != 0 ||
+                                    c.segment % kTransposedSteps != 0))
+            return make_error(Code::verify_failed, "%lld lanes and segments of %lld, transposed: not whole tiles and steps",
+                              static_cast<long long>(c.lanes), static_cast<long long>(c.segment));
         if (c.rows_before(c.row_tiles) != c.rows || c.wide_tiles > c.row_tiles)
             return make_error(Code::verify_failed, "row tiles cover %lld rows: expected %lld",
                               static_cast<long long>(c.rows_before(c.row_tiles)), static_cast<long long>(c.rows));

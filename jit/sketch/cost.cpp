@@ -27,6 +27,8 @@ constexpr double kCopyCycles = 0.12;      // per element of a contiguous copy
 constexpr double kRowCopyCycles = 8;      // per row of an image copy
 constexpr double kStrideCycles = 0.3;      // per element of an image copy that separates planes
 constexpr double kGatherCycles = 1.2;     // per element copied by strides
+constexpr double kTransposedLoads = 4;    // loads a step that transpose a vector in registers
+constexpr double kTransposedShuffles = 5;  // and what it takes from the ports of the multiply-adds
 constexpr double kPrefetchCycles = 0.06;  // one prefetch among multiply-adds
 constexpr double kScalarLineCycles = 3;   // one line of the broadcast side that is not in L1
 constexpr double kEasySums = 24, kCrowded = 1.03;  // AVX-512 tiles with more sums are slower than their shape says
@@ -86,6 +88,9 @@ double pack_cycles(const Access& access, double elements) {
 double step_cycles(const Contraction& c, const Plan& plan, double rows) {
     const double vectors = plan.schedule.vectors;
     const bool moving = c.vector_row_stride != 0;
+    if (c.transposed_vector)
+        return std::max({(rows + kTransposedShuffles) / kFmaPerCycle, (rows + kTransposedLoads) / kLoadsPerCycle, kFmaLatency}) +
+               kStepCycles / kTransposedUnroll;
     const double fma = rows * vectors / kFmaPerCycle;
     const double loads = (moving ? rows * vectors + 1 : rows + vectors) / kLoadsPerCycle;
     const bool crowded = plan.isa == Isa::avx512 && rows * vectors > kEasySums && !moving;

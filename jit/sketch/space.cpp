@@ -102,7 +102,11 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
     for (int v = 1; v <= 8; ++v)
         if (v == 1 || (v - 1) * lanes_of(isa) < c.lanes) knobs.values[kVectors].push_back(v);
     if (base.structure == Structure::depthwise) knobs.values[kUnroll] = {1};
-    else if (base.vector == Source::frozen && !c.kernel_taps) knobs.values[kPrefetch] = {0, kScheduleAhead, 8, 32};
+    else if (c.transposed_vector) {
+        knobs.values[kVectors] = {1};
+        knobs.values[kUnroll] = {4};  // of the schedule; the microkernel's is fixed
+        knobs.values[kPrefetch] = {0, kScheduleAhead};
+    } else if (base.vector == Source::frozen && !c.kernel_taps) knobs.values[kPrefetch] = {0, kScheduleAhead, 8, 32};
     else knobs.values[kPrefetch] = {0, 8, 16, 32};
     if (base.structure != Structure::depthwise) {
         knobs.values[kOrder] = {0, 1, 2, 3, 4, 5};

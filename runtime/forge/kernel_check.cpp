@@ -97,6 +97,7 @@ jit::TileArgs draw_tile(const MicrokernelSpec& spec, int number, Random& random,
     const int64_t tails[] = {width, 1, width - 1, width - lanes + 1, width, lanes};
     jit::TileArgs args = {};
     args.k = spec.taps == 2 ? 1 : number == 1 ? 0 : pick(1, kMostSteps);
+    if (spec.vector == jit::VectorForm::transposed) args.k *= jit::kTransposedSteps;
     args.tiles = number < 2 ? 2 : pick(0, 3);
     args.lanes = number < 6 ? std::clamp<int64_t>(tails[number], 1, width) : pick(1, width);
     args.taps = spec.taps ? pick(number < 6 ? 1 : 0, 3) : 1;
@@ -150,6 +151,9 @@ Reach reach_of(const MicrokernelSpec& spec, const jit::TileArgs& args) {
         case jit::VectorForm::packed: reach.vector += i * width; break;
         case jit::VectorForm::row_strided:
             reach.vector += r * args.vector_row + i * args.vector_k;
+            break;
+        case jit::VectorForm::transposed:
+            reach.vector += (width - 1) * (args.vector_row - 1) + i;
             break;
     }
     reach.bias = args.start == jit::kStartBiasLane ? args.lanes : t * args.bias_tile + spec.rows;

@@ -146,14 +146,16 @@ TEST(KernelCheck, PrebuiltMicrokernelsPass) {
     int checked = 0;
     for (int rows = 1; rows <= 28; ++rows) {
         for (int vectors = 1; vectors <= 4; ++vectors) {
-            for (int unroll : {1, 2, 4, 8}) {
-                for (int form = 0; form < 24; ++form) {
+            for (int unroll : {1, 2, 4, 8, jit::kTransposedUnroll}) {
+                for (int form = 0; form < 32; ++form) {
                     jit::MicrokernelSpec spec = tile(rows, vectors);
                     spec.isa = isa;
                     spec.unroll = static_cast<uint8_t>(unroll);
                     spec.scalar = static_cast<jit::ScalarForm>(form % 4);
-                    spec.vector = static_cast<jit::VectorForm>(form / 4 % 3);
-                    spec.masked_loads = form / 12 % 2;
+                    spec.vector = static_cast<jit::VectorForm>(form / 4 % 4);
+                    spec.masked_loads = form / 16;
+                    if (spec.vector == jit::VectorForm::transposed)
+                        spec.prefetch = jit::kAheadLine;
                     if (!source.ready(spec)) continue;
                     auto kernel = source.kernel(spec, false);
                     ASSERT_TRUE(kernel);

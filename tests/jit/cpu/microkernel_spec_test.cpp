@@ -66,6 +66,20 @@ TEST(MicrokernelSpec, ChecksTheRegisterBudget) {
         {"tile.avx512.r29.v1.u4.packed.packed.none", false},
         {"tile.avx512.r1.v5.u4.packed.packed.none", false},
         {"tile.avx512.r1.v1.u3.packed.packed.none", false},
+        {"tile.avx512.r24.v1.u16.packed.transposed.none.p1", true},
+        {"tile.avx512.r25.v1.u16.packed.transposed.none.p1", false},
+        {"tile.avx512.r15.v1.u16.rows_strided.transposed.none", true},
+        {"tile.avx512.r16.v1.u16.rows_strided.transposed.none", false},
+        {"tile.avx2.r8.v1.u16.rows_strided.transposed.none", true},
+        {"tile.avx2.r9.v1.u16.rows_strided.transposed.none", false},
+        {"tile.avx512.r4.v2.u16.packed.transposed.none", false},
+        {"tile.avx512.r4.v1.u4.packed.transposed.none", false},
+        {"tile.avx512.r4.v1.u16.packed.packed.none", false},
+        {"tile.avx512.r4.v1.u16.uniform.transposed.none", false},
+        {"tile.avx512.r4.v1.u16.packed.transposed.none.masked", false},
+        {"tile.avx512.r4.v1.u16.packed.transposed.none.taps", false},
+        {"tile.avx512.r4.v1.u16.packed.transposed.none.p2", false},
+        {"tile.avx512.r4.v1.u16.packed.transposed.none.p8", false},
         {"softmax.avx2.r1", true},
         {"softmax.avx2.r2", false},
     };
@@ -81,12 +95,12 @@ TEST(MicrokernelSpec, HashesDifferentSpecsDifferently) {
     int count = 0;
     for (int rows = 1; rows <= 28; ++rows) {
         for (int vectors = 1; vectors <= 4; ++vectors) {
-            for (int form = 0; form < 12; ++form) {
+            for (int form = 0; form < 16; ++form) {
                 MicrokernelSpec spec;
                 spec.rows = static_cast<uint8_t>(rows);
                 spec.vectors = static_cast<uint8_t>(vectors);
-                spec.scalar = static_cast<ScalarForm>(form / 3);
-                spec.vector = static_cast<VectorForm>(form % 3);
+                spec.scalar = static_cast<ScalarForm>(form / 4);
+                spec.vector = static_cast<VectorForm>(form % 4);
                 hashes.insert(hash_of(spec));
                 ++count;
             }
