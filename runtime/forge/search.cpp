@@ -294,12 +294,7 @@ bool Workshop::step_site(Site& site) {
             policy_->report(site.task, oldest, {policy::OutcomeKind::skipped, 0});
     }
     if (!policy_->settled(site.task)) return true;
-    if (!site.deferred.empty()) {
-        try_proposal(site, site.deferred.front(), true);
-        site.deferred.pop_front();
-        return true;
-    }
-    settle(site);
+    settle(site);  // what is deferred still waits for the day when the search goes on
     return false;
 }
 
@@ -404,6 +399,19 @@ void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan&
         send_offer(site, OfferKind::tuned);
         save(site);
     }
+}
+
+int Workshop::search_on() {
+    int searched = 0;
+    for (const auto& [id, site] : sites_) {
+        if (site->stage != Site::Stage::open || site->task < 0) continue;
+        if (policy_->settled(site->task)) {
+            site->settled_total_ns = 0;
+            policy_->reopen(site->task);
+        }
+        searched += !policy_->settled(site->task);
+    }
+    return searched;
 }
 
 void Workshop::settle(Site& site) {

@@ -198,7 +198,10 @@ void answer_text(Workshop& workshop, const std::string& request, const WriteRepl
     if (word == "tune") return tune(workshop, rest, write);
     if (word == "report") return report(workshop, write);
     if (word == "explain") return explain(workshop, rest, write);
-    write("error: got request '" + word + "', expected inspect, tune, report or explain\n", true);
+    if (word == "continue") return void(write(format("%d\n", workshop.search_on()), true));
+    write("error: got request '" + word +
+              "', expected inspect, tune, report, explain or continue\n",
+          true);
 }
 
 }  // namespace whet::runtime::forge

@@ -554,7 +554,7 @@ StatusMessage Workshop::status() const {
         const bool settled =
             site->stage == Site::Stage::closed || site->stage == Site::Stage::rested ||
             (site->stage == Site::Stage::lent && !outgrown(*site)) ||
-            (site->task >= 0 && policy_->settled(site->task) && site->deferred.empty());
+            (site->task >= 0 && policy_->settled(site->task));
         settled ? ++status.sites_settled : ++status.sites_open;
     }
     status.working_on = working_on_;

@@ -104,6 +104,9 @@ public:
     bool step();
     /// A step of the search on one site; false when it is settled or closed.
     bool step_site(Site& site);
+    /// Sites whose search is settled are searched on, each with twice its patience. Returns how many
+    /// sites are searched then.
+    int search_on();
     /// Writes a site's best plan to the store, when there is one.
     void save(const Site& site);
     Site* find_site(SiteId id);

@@ -99,6 +99,20 @@ TEST_F(WorkshopTest, OffersAFirstPlanThenSearchesWithinItsTrials) {
     EXPECT_FALSE(workshop->step());
 }
 
+TEST_F(WorkshopTest, SearchesOnWhereEverythingIsSettled) {
+    auto workshop = make(jit::Isa::portable, false);
+    workshop->add_site(site_message(7, matmul_op(4, 16, 16)));
+    for (int i = 0; i < 10000 && workshop->step(); ++i) {
+    }
+    EXPECT_EQ(workshop->status().sites_open, 0u);
+    const uint64_t settled_trials = workshop->status().trials;
+    EXPECT_EQ(workshop->search_on(), 1);
+    EXPECT_EQ(workshop->search_on(), 1);
+    EXPECT_EQ(workshop->status().sites_open, 1u);
+    EXPECT_TRUE(workshop->step());
+    EXPECT_GT(workshop->status().trials, settled_trials);
+}
+
 TEST_F(WorkshopTest, DumpsWhatItOffers) {
     dump_directory_ = folder_;
     auto workshop = make(jit::Isa::portable, false);

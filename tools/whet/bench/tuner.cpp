@@ -4,7 +4,7 @@
 //
 // The suite's operations that take less than a millisecond are called as a live program would call
 // them, and the default search tunes them until it has timed the number of candidates that was
-// asked for.
+// asked for; where it settles earlier, it goes on.
 #include <unistd.h>
 
 #include <algorithm>
@@ -82,6 +82,16 @@ double original_us(const Case& one, const Options& options, const Party& party) 
            1e-3;
 }
 
+/// Where everything is settled before enough candidates were timed, the search goes on. False: it
+/// has nothing left to try.
+bool search_on() {
+    std::string answer;
+    const auto append = [](const char* text, size_t length, void* to) {
+        static_cast<std::string*>(to)->append(text, length);
+    };
+    return whet_text_call("continue", append, &answer) == WHET_OK && std::atoi(answer.c_str()) > 0;
+}
+
 }  // namespace
 
 int bench_tuner(const Options& options) {
@@ -125,6 +135,7 @@ int bench_tuner(const Options& options) {
         const int64_t pid = facts.pid > 0 ? facts.pid : getpid();
         if (static_cast<double>(done) >= kWarmUpShare * static_cast<double>(options.candidates))
             samples.push_back({static_cast<double>(done), private_bytes_of(pid), mappings_of(pid)});
+        if (done < options.candidates && whet_drain(0) == WHET_OK && !search_on()) break;
     }
     const double cpu_seconds = facts.forge_cpu_seconds - start.forge_cpu_seconds;
     const auto trials = static_cast<double>(facts.trials - start.trials);
