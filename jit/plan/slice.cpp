@@ -126,8 +126,13 @@ bool cut(Contraction& c, double share, double position) {
         cut_lanes(c, place_for(1, lane_tiles / c.lane_block, position) * c.lane_block, c.lane_block);
         return true;
     }
-    if (lane_tiles > (packs_rows ? kLeastBesidePacking : 1)) {
-        const int64_t count = tiles_for(share, lane_tiles, packs_rows ? kLeastBesidePacking : 1);
+    // A packed block keeps its size, which decides where it stays; where every row block packs it again, another
+    // one lies in between.
+    if (packs_lanes && c.vector.whole) return false;
+    int64_t least_lanes = packs_rows ? kLeastBesidePacking : 1;
+    if (packs_lanes) least_lanes = std::max(least_lanes, c.lane_block * (row_blocks && lanes_inside ? 2 : 1));
+    if (lane_tiles > least_lanes) {
+        const int64_t count = tiles_for(share, lane_tiles, least_lanes);
         cut_lanes(c, place_for(count, lane_tiles, position), count);
         const double kept = static_cast<double>(count) / static_cast<double>(lane_tiles);
         if (kept <= 2 * share) return true;
