@@ -29,6 +29,7 @@ constexpr double kStrideCycles = 0.3;      // per element of an image copy that 
 constexpr double kGatherCycles = 1.2;     // per element copied by strides
 constexpr double kTransposedLoads = 4;    // loads a step that transpose a vector in registers
 constexpr double kTransposedShuffles = 5;  // and what it takes from the ports of the multiply-adds
+constexpr double kFetchedPastEnd = 1024;   // bytes that the processor's own prefetchers read past a run of them
 constexpr double kPrefetchCycles = 0.06;  // one prefetch among multiply-adds
 constexpr double kScalarLineCycles = 3;   // one line of the broadcast side that is not in L1
 constexpr double kEasySums = 24, kCrowded = 1.03;  // AVX-512 tiles with more sums are slower than their shape says
@@ -148,6 +149,11 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
         const bool fits = whole < kUsableCache * machine.l2_bytes;
         const double cold = operand && access.place == Place::b ? whole * (repeated ? 1 : times) : 0;
         const double again = std::max(0.0, times * traffic.l3 - cold);
+        if (c.transposed_vector && &access == &c.vector && segments > 1) {
+            // Unless a row's next segment follows soon, the lines read past this one are read in vain.
+            const bool soon = (order[0] == 1 || (order[0] == 0 && order[1] == 1)) && 2 * vector_block * segments < kBlockCache * machine.l2_bytes;
+            if (!soon) cost.memory_bytes += cold * kFetchedPastEnd / (block_depth * 4);
+        }
         (fits && repeated ? cost.l2_bytes : cost.l3_bytes) += again;
         cost.memory_bytes += cold;
         if (c.ahead && &access == &c.vector && !(fits && repeated)) cost.ahead_bytes += again;
