@@ -227,12 +227,13 @@ void worker_main(int socket) {
     Worker(socket).serve();
 }
 
-[[noreturn]] void zygote_main(int requests, int deaths, std::atomic<pid_t>* worker) {
+[[noreturn]] void zygote_main(int requests, int deaths, std::atomic<pid_t>* worker,
+                              bool lowest_priority) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     prctl(PR_SET_NAME, "whet-zygote");
     base::block_all_signals();  // a terminal's interrupt is the program's business; faults still
                                 // end a worker
-    base::lower_priority();
+    if (lowest_priority) base::lower_priority();
     for (;;) {
         const pid_t pid = fork();
         if (pid == 0) {
@@ -400,7 +401,7 @@ base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& reques
 
 Zygote::~Zygote() { munmap(worker_, sizeof(*worker_)); }
 
-base::Result<std::unique_ptr<Zygote>> Zygote::start() {
+base::Result<std::unique_ptr<Zygote>> Zygote::start(bool lowest_priority) {
     int requests[2], deaths[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, requests) != 0) {
         return make_error(Code::io_error, "no socket pair: %s", std::strerror(errno));
@@ -422,7 +423,7 @@ base::Result<std::unique_ptr<Zygote>> Zygote::start() {
         const auto high = static_cast<unsigned>(std::max(requests[1], deaths[1]));
         if (high > low + 1) close_range(low + 1, high - 1, 0);
         close_range(high + 1, ~0u, 0);
-        zygote_main(requests[1], deaths[1], worker);
+        zygote_main(requests[1], deaths[1], worker, lowest_priority);
     }
     close(requests[1]);
     close(deaths[1]);

@@ -20,8 +20,9 @@ namespace whet::runtime::forge {
 class Zygote {
 public:
     /// Forks. Must be called while the process has one thread. io_error when there are no
-    /// descriptors or processes left.
-    static base::Result<std::unique_ptr<Zygote>> start();
+    /// descriptors or processes left. lowest_priority: of the workers; else they have the caller's,
+    /// for tests that must end on a busy machine.
+    static base::Result<std::unique_ptr<Zygote>> start(bool lowest_priority = true);
 
     int requests() const { return requests_.get(); }
     int deaths() const { return deaths_.get(); }

@@ -123,7 +123,7 @@ TEST_P(BadCandidates, HarmOnlyTheirWorker) {
 #endif
     if (!base::host_features().avx2_fma) GTEST_SKIP() << "no AVX2";
     const whet_op op = matmul_op(8, 12, 16);
-    auto zygote = Zygote::start();
+    auto zygote = Zygote::start(false);
     ASSERT_TRUE(zygote) << zygote.error().message;
     const auto executor = make_worker_executor(std::move(*zygote), settings_of(jit::Isa::avx2));
     EXPECT_TRUE(executor->contained());

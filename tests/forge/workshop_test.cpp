@@ -64,7 +64,7 @@ protected:
             return std::make_unique<Workshop>(settings, make_local_executor(executor, true),
                                               std::move(store), recorder_);
         }
-        auto zygote = Zygote::start();
+        auto zygote = Zygote::start(false);
         return std::make_unique<Workshop>(settings,
                                           make_worker_executor(std::move(*zygote), executor),
                                           std::move(store), recorder_);
