@@ -14,6 +14,7 @@ namespace {
 constexpr int kThoroughQuads = 30;  ///< of a promising candidate that ten quads left open
 constexpr size_t kDrafts = 96;      ///< ranked by the analytical model before anything is built
 constexpr int kBatch = 4;           ///< trials of one step: the socket is looked at in between
+constexpr double kLongCallNs = 20e6;  ///< ... of a longer operation, a single one
 constexpr double kOfferGain =
     0.97;  ///< a better plan is offered when it takes less than this part of the offered one
 constexpr double kTrialsPerCompile =
@@ -265,18 +266,19 @@ bool Workshop::step_site(Site& site) {
     if (!site.has_best && !fresh_.empty()) return true;
 
     doing_ = "search";
+    const int batch = site.best_ns > kLongCallNs ? 1 : kBatch;
     int done = 0;
     if (!site.again.empty() && may_try()) {
         const policy::Proposal proposal = std::move(site.again.front());
         site.again.pop_front();
         done += try_proposal(site, proposal, true);
     }
-    while (done < kBatch && !site.deferred.empty() && compile_allowed()) {
+    while (done < batch && !site.deferred.empty() && compile_allowed()) {
         const policy::Proposal proposal = std::move(site.deferred.front());
         site.deferred.pop_front();
         done += try_proposal(site, proposal, true);
     }
-    for (const policy::Proposal& proposal : policy_->propose(site.task, kBatch - done)) {
+    for (const policy::Proposal& proposal : policy_->propose(site.task, batch - done)) {
         if (!may_try()) break;
         if (try_proposal(site, proposal, compile_allowed())) {
             ++done;

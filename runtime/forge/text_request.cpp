@@ -93,6 +93,16 @@ void inspect(Workshop& workshop, const std::string& row, const WriteReply& write
     write("", true);
 }
 
+std::string progress_of(const Site& site, double now, double seconds) {
+    if (site.best_ns <= 0) {
+        return format("# %5.1f of %.0f s, %s\n", now, seconds,
+                      site.has_best ? "timing the first plan" : "verifying a first plan");
+    }
+    return format("# %5.1f of %.0f s, %lld trials, best %.2f us, share of the bound %.2f\n", now,
+                  seconds, static_cast<long long>(site.trials), site.best_ns * 1e-3,
+                  site.bound_ns / site.best_ns);
+}
+
 void tune(Workshop& workshop, std::string row, const WriteReply& write) {
     double seconds = kTuneSeconds;
     const size_t space = row.find_last_of(' ');
@@ -109,14 +119,7 @@ void tune(Workshop& workshop, std::string row, const WriteReply& write) {
         const double now = static_cast<double>(base::steady_ns() - began) * 1e-9;
         if (now - last >= kProgressSeconds) {
             last = now;
-            if (!write(
-                    format(
-                        "# %5.1f of %.0f s, %lld trials, best %.2f us, share of the bound %.2f\n",
-                        now, seconds, static_cast<long long>(site.trials), site.best_ns * 1e-3,
-                        site.best_ns > 0 ? site.bound_ns / site.best_ns : 0),
-                    false)) {
-                return;
-            }
+            if (!write(progress_of(site, now, seconds), false)) break;
         }
         if (now >= seconds || !workshop.may_try() || !workshop.step_site(site)) break;
     }
