@@ -15,10 +15,12 @@ import pathlib
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests"))
+from store_folder import store_folder  # noqa: E402
+
 SENTENCES = 500  # then from the start again
 SECOND_RUN = 400  # requests
 
@@ -76,7 +78,7 @@ def main():
     parser.add_argument("--whet", default=str(ROOT / "build/release/bin/whet"))
     arguments = parser.parse_args()
     sentences = (ROOT / "tests/bench/sentences.txt").read_text(encoding="utf-8").splitlines()[:SENTENCES]
-    with tempfile.TemporaryDirectory() as folder:
+    with store_folder() as folder:
         store = os.path.join(folder, "store.db")
         before = without_whet(sentences, 3)
         first = with_whet(arguments.whet, store, sentences, arguments.seconds, sys.maxsize)

@@ -16,7 +16,9 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from store_folder import store_folder  # noqa: E402
 
 SKIPPED = 77
 PYTHON = "/usr/bin/python3"
@@ -87,7 +89,7 @@ def main():
     if not works(PYTHON, "-c", "import numpy"):
         print("no NumPy in the system's Python")
         return SKIPPED
-    with tempfile.TemporaryDirectory(prefix="whet-installed-") as name:
+    with store_folder("whet-installed-") as name:
         folder = pathlib.Path(name)
         product = Product(cmake, build, folder)
         forbidden = sorted({source, build, os.path.realpath(os.path.join(source, ".venv")), str(folder / "first")})

@@ -8,7 +8,9 @@ import concurrent.futures
 import os
 import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from store_folder import store_folder  # noqa: E402
 
 HOST_STATUS = 7
 AT_ONCE = 4
@@ -16,7 +18,7 @@ AT_ONCE = 4
 
 def main():
     program, library, moment, runs = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as folder:
+    with store_folder() as folder:
         def one(run):
             # Every other run is alone with its store; the rest meet what their neighbours found.
             store = "shared.db" if run % 2 else f"{run}.db"

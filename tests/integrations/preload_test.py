@@ -15,7 +15,9 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from store_folder import store_folder  # noqa: E402
 
 SKIPPED = 77
 
@@ -29,7 +31,7 @@ def environment(library, store):
 
 def main():
     library, kind, program, *rest = sys.argv[1:]
-    with tempfile.TemporaryDirectory() as folder:
+    with store_folder() as folder:
         chosen = environment(library, os.path.join(folder, "store.db"))
         if kind in ("run", "warm"):
             for _ in range(2 if kind == "warm" else 1):
