@@ -125,8 +125,8 @@ TEST(Rotation, GoesPastTheLastLevelCacheWithinItsLimits) {
     EXPECT_GE(static_cast<double>(rotation_copies(4 * megabyte, 32 * megabyte)) * 4, 40);
     EXPECT_EQ(rotation_copies(4 * megabyte, 4096 * megabyte),
               257);  // at most a gigabyte, and the one that passes it
-    EXPECT_EQ(rotation_copies(16, 32 * megabyte), 2048);
-    EXPECT_EQ(rotation_copies(4096 * megabyte, 32 * megabyte), 2);
+    EXPECT_EQ(rotation_copies(16, 32 * megabyte), 2047);
+    EXPECT_EQ(rotation_copies(4096 * megabyte, 32 * megabyte), 3);
 }
 
 }  // namespace

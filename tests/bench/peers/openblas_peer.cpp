@@ -103,6 +103,8 @@ void run_into(bench_runnable* runnable, float* dst, const float* a, const float*
     compute(runnable->shape, dst, a, b, bias);
 }
 
+void move_a(bench_runnable* runnable, const float* a) { runnable->a = a; }
+
 void destroy(bench_runnable* runnable) { delete runnable; }
 
 }  // namespace
@@ -110,6 +112,6 @@ void destroy(bench_runnable* runnable) { delete runnable; }
 extern "C" __attribute__((visibility("default"))) const bench_peer* bench_peer_module(void) {
     static const bench_peer peer{
         BENCH_PEER_VERSION, "openblas", start,  version_text, allocate, release, make, run, run_at,
-        run_into,           run_into,   destroy};
+        run_into,           run_into,   move_a, destroy};
     return &peer;
 }

@@ -344,6 +344,12 @@ void time_into(bench_runnable* runnable, float* dst, const float* a, const float
     destination = {};
 }
 
+void move_a(bench_runnable* runnable, const float* a) {
+    prepare_thread();
+    runnable->a_data = a;
+    if (!runnable->packed) runnable->a = view(a, extents_of_a(runnable->shape));
+}
+
 void destroy(bench_runnable* runnable) { delete runnable; }
 
 }  // namespace
@@ -360,6 +366,7 @@ extern "C" __attribute__((visibility("default"))) const bench_peer* bench_peer_m
                                  run_at,
                                  run_into,
                                  time_into,
+                                 move_a,
                                  destroy};
     return &peer;
 }

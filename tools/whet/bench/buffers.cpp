@@ -13,7 +13,8 @@ namespace {
 
 constexpr double kRotationOverCache = 1.25;
 constexpr double kMostRotationBytes = 1024.0 * 1024 * 1024;
-constexpr int64_t kMostCopies = 2048;
+constexpr int64_t kMostCopies = 2047;
+constexpr size_t kLine = 64;
 
 Floats allocate_floats(int64_t count) {
     const size_t bytes = (static_cast<size_t>(count) * sizeof(float) + 63) / 64 * 64;
@@ -35,7 +36,12 @@ Floats random_floats(int64_t count, uint64_t seed) {
 
 int64_t rotation_copies(double weight_bytes, double last_level_bytes) {
     const double wanted = std::min(kRotationOverCache * last_level_bytes, kMostRotationBytes);
-    return std::clamp<int64_t>(static_cast<int64_t>(wanted / weight_bytes) + 1, 2, kMostCopies);
+    return std::clamp<int64_t>(static_cast<int64_t>(wanted / weight_bytes) + 1, 3, kMostCopies) | 1;
+}
+
+size_t page_offset(uint32_t layout, uint32_t operand) {
+    if (layout == 0) return 0;
+    return Random(layout * 64 + operand).below(kLayoutSlack / kLine) * kLine;
 }
 
 Weights::Weights(const Case& one, double last_level_bytes, bool frozen)
@@ -51,9 +57,12 @@ Weights::Weights(const Case& one, double last_level_bytes, bool frozen)
         one.has_weights() ? rotation_copies(static_cast<double>(bytes), last_level_bytes) : 1;
     const Floats first = random_floats(count, 2);
     for (int64_t copy = 0; copy < copies; ++copy) {
-        storage_.push_back(allocate_floats(count));
-        std::memcpy(storage_.back().get(), first.get(), bytes);
-        pointers_.push_back(storage_.back().get());
+        storage_.push_back(
+            allocate_floats(count + static_cast<int64_t>(kLayoutSlack / sizeof(float))));
+        const size_t offset = page_offset(static_cast<uint32_t>(copy), WHET_B);
+        float* const place = storage_.back().get() + offset / sizeof(float);
+        std::memcpy(place, first.get(), bytes);
+        pointers_.push_back(place);
         if (frozen_) whet_freeze(pointers_.back(), bytes);
     }
     if (!one.has_bias()) return;

@@ -81,7 +81,7 @@ LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool
     : case_(one), weights_(std::move(weights)), original_(original), allocator_(allocator) {
     dst_bytes_ = static_cast<size_t>(count_of(one.dst_extents())) * sizeof(float);
     a_count_ = count_of(one.a_extents());
-    a_ = random_floats(a_count_, 1);
+    a_ = random_floats(a_count_ + static_cast<int64_t>(kLayoutSlack / sizeof(float)), 1);
     operands_[WHET_A] = a_.get();
     operands_[WHET_BIAS] = const_cast<float*>(weights_->bias());
     direct_ = original->on(a_.get(), *weights_);
@@ -120,9 +120,19 @@ void LiveSite::background(const whet_op* op, void* const* operands, void* contex
         op->operand_count > WHET_BIAS ? static_cast<const float*>(operands[WHET_BIAS]) : nullptr);
 }
 
-void LiveSite::next_weights() {
+int64_t LiveSite::next_copy() {
     if (++copy_ == copies()) copy_ = 0;
     operands_[WHET_B] = const_cast<float*>(weights_->copies()[static_cast<size_t>(copy_)]);
+    return copy_;
+}
+
+void LiveSite::lay_out(int layout) {
+    float* const place =
+        a_.get() + page_offset(static_cast<uint32_t>(layout), WHET_A) / sizeof(float);
+    if (place == a()) return;
+    std::memmove(place, a(), static_cast<size_t>(a_count_) * sizeof(float));
+    operands_[WHET_A] = place;
+    if (direct_) direct_.get_deleter().module->move_a(direct_.get(), place);
 }
 
 void LiveSite::call() {
@@ -133,7 +143,7 @@ void LiveSite::call() {
         kept_ = random_floats(static_cast<int64_t>(dst_bytes_ / sizeof(float)), 6);
     operands_[WHET_DST] = own_result ? kept_.get() : allocator_.allocate(dst_bytes_);
     own_result_ = own_result;
-    next_weights();
+    next_copy();
     ++total_;
     last_served_ = true;
     if (!site_ ||
@@ -144,13 +154,13 @@ void LiveSite::call() {
 }
 
 void LiveSite::call_original() {
-    next_weights();
+    next_copy();
     if (direct_) {
         direct_.get_deleter().module->run(direct_.get(), copy_);
         return;
     }
     auto* const dst = static_cast<float*>(allocator_.allocate(dst_bytes_));
-    original_->run(dst, a_.get(), static_cast<const float*>(operands_[WHET_B]), weights_->bias());
+    original_->run(dst, a(), static_cast<const float*>(operands_[WHET_B]), weights_->bias());
     allocator_.release(dst, dst_bytes_);
 }
 
@@ -158,7 +168,7 @@ double LiveSite::difference() {
     const auto count = static_cast<int64_t>(dst_bytes_ / sizeof(float));
     const Floats expected = random_floats(count, 4), got = random_floats(count, 5);
     operands_[WHET_DST] = expected.get();
-    next_weights();
+    next_copy();
     const int64_t before = fallbacks_;
     exact_ = true;
     fallback(this);

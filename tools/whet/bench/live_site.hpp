@@ -52,8 +52,13 @@ public:
     }
     /// The same call made of the original directly, past Whet.
     void call_original();
+    /// Turns to the next weights and says which: two sides that are compared take turns, for one
+    /// that follows the other's steps finds its weights in the last-level cache.
+    int64_t next_copy();
+    /// Moves the activations to where a layout has them.
+    void lay_out(int layout);
     /// Touches the activations.
-    void warm() const { touch(a_.get(), a_count_); }
+    void warm() const { touch(a(), a_count_); }
     /// Calls that the original answered, of all.
     int64_t fallbacks() const { return fallbacks_; }
     int64_t total_calls() const { return total_; }
@@ -63,7 +68,7 @@ public:
     bool known() const { return site_ != nullptr; }
     whet_site* site() const { return site_; }
     const Case& one() const { return case_; }
-    const float* a() const { return a_.get(); }
+    const float* a() const { return static_cast<const float*>(operands_[WHET_A]); }
     const Weights& weights() const { return *weights_; }
     int64_t copies() const { return static_cast<int64_t>(weights_->copies().size()); }
     /// The largest difference between Whet's answer now and the original's, relative to the largest
@@ -71,7 +76,6 @@ public:
     double difference();
 
 private:
-    void next_weights();
     static void fallback(void* user);
     static void background(const whet_op* op, void* const* operands, void* context);
 

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define BENCH_PEER_VERSION 1
+#define BENCH_PEER_VERSION 2
 
 typedef enum bench_op {
     BENCH_LINEAR = 0,     /* y[m, n] = x[m, k] * W[n, k]^T + bias[n] */
@@ -69,6 +69,8 @@ typedef struct bench_peer {
      * are, and the answer is left where the library wants it, as by run_at. */
     void (*time_into)(bench_runnable* runnable, float* dst, const float* a, const float* b,
                       const float* bias);
+    /* From now on operand a lies there. */
+    void (*move_a)(bench_runnable* runnable, const float* a);
     void (*destroy)(bench_runnable* runnable);
 } bench_peer;
 

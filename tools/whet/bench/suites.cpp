@@ -149,7 +149,8 @@ CaseResult FamilyRun::compare(size_t index, const Machine& machine) const {
     const auto count = static_cast<int64_t>(copies.size());
     for (int repetition = 0; repetition < kMostRepetitions && !stop_requested(); ++repetition) {
         const int64_t calls_before = site.total_calls(), fallbacks_before = site.fallbacks();
-        const Comparison control = bench::compare(whet, whet, prepare, kControlSeconds, 11);
+        const Comparison control = bench::compare(whet, whet, prepare, kControlSeconds, 11,
+                                                  [&](int layout) { site.lay_out(layout); });
         result.control = control.ratio;
         result.whet_us = control.a_us;
         result.peers.clear();
@@ -160,14 +161,16 @@ CaseResult FamilyRun::compare(size_t index, const Machine& machine) const {
                                   site.weights().bias(), error, sizeof error),
                 RunnableDeleter{peer.module});
             if (!runnable) continue;  // a peer that has no such operator has no entry in this case
-            int64_t copy = 0;
             const Side other = [&](int64_t calls) {
-                for (int64_t i = 0; i < calls; ++i) {
-                    peer.module->run(runnable.get(), copy);
-                    if (++copy == count) copy = 0;
-                }
+                for (int64_t i = 0; i < calls; ++i)
+                    peer.module->run(runnable.get(), site.next_copy());
             };
-            const Comparison comparison = bench::compare(whet, other, prepare, kCompareSeconds, 12);
+            const LayOut lay_out = [&](int layout) {
+                site.lay_out(layout);
+                peer.module->move_a(runnable.get(), site.a());
+            };
+            const Comparison comparison =
+                bench::compare(whet, other, prepare, kCompareSeconds, 12, lay_out);
             result.peers[peer.name] = {comparison.b_us, comparison.ratio};
         }
         const int64_t calls = site.total_calls() - calls_before,

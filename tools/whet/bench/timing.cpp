@@ -35,13 +35,15 @@ int64_t calls_per_segment(const Side& side, const std::function<void()>& prepare
 }  // namespace
 
 Comparison compare(const Side& a, const Side& b, const std::function<void()>& prepare,
-                   double seconds, uint64_t seed) {
+                   double seconds, uint64_t seed, const LayOut& lay_out) {
     const int64_t calls = std::min(calls_per_segment(a, prepare), calls_per_segment(b, prepare));
     const auto end = now_ns() + static_cast<int64_t>(seconds * 1e9);
     std::vector<Quad> quads;
     std::vector<double> a_ns, b_ns;
     while (quads.size() < kLeastQuads || (now_ns() < end && quads.size() < kMostQuads)) {
         Quad quad;
+        if (lay_out && quads.size() % 2 == 0)
+            lay_out(static_cast<int>(quads.size() / 2 % kLayouts));
         if (quads.size() % 2 == 0) {
             quad.a[0] = segment_ns(a, calls, prepare);
             quad.b[0] = segment_ns(b, calls, prepare);

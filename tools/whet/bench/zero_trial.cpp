@@ -38,7 +38,8 @@ Comparison against_original(LiveSite& site) {
                    [&](int64_t calls) {
                        for (int64_t i = 0; i < calls; ++i) site.call_original();
                    },
-                   [&] { site.warm(); }, kCompareSeconds, 3);
+                   [&] { site.warm(); }, kCompareSeconds, 3,
+                   [&](int layout) { site.lay_out(layout); });
 }
 
 Interval quotient(const Interval& first, const Interval& tuned) {
