@@ -19,6 +19,7 @@ constexpr std::array<const char*, 2> kEpilogueNames = {"none", "relu"};
 constexpr int kMaxRows = 28;    // 28 accumulators, one vector and one splat fill 30 of 32 registers
 constexpr int kMaxVectors = 4;  // a fifth vector leaves fewer than five rows, too few to hide loads
 constexpr int kMaxSoftmaxRows = 1;
+constexpr int kMaxPointerRowsOfPacks = 10;  // one base less: the panel has a pointer
 constexpr int kMaxPointerRows =
     15;  // three base pointers an operand (RowAddresses) fill the general registers
 
@@ -79,12 +80,14 @@ bool parse_name(std::string_view part, const std::array<const char*, N>& names, 
 bool parse_suffixes(std::string_view rest, MicrokernelSpec& spec) {
     while (!rest.empty()) {
         const std::string_view part = next_part(rest);
-        if (part == "masked" && !spec.masked_loads && !spec.taps && !spec.prefetch) {
+        if (part == "masked" && !spec.masked_loads && !spec.taps && !spec.packs && !spec.prefetch) {
             spec.masked_loads = 1;
-        } else if (part == "taps" && !spec.taps && !spec.prefetch) {
+        } else if (part == "taps" && !spec.taps && !spec.packs && !spec.prefetch) {
             spec.taps = 1;
-        } else if (part == "steps" && !spec.taps && !spec.prefetch) {
+        } else if (part == "steps" && !spec.taps && !spec.packs && !spec.prefetch) {
             spec.taps = 2;
+        } else if (part == "packs" && !spec.packs && !spec.prefetch) {
+            spec.packs = 1;
         } else if (spec.prefetch || !parse_number(part, 'p', spec.prefetch)) {
             return false;
         }
@@ -114,11 +117,12 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec) {
 base::Result<void> check_transposed(const MicrokernelSpec& spec) {
     const bool plain = spec.vectors == 1 && spec.unroll == kTransposedUnroll && !spec.masked_loads &&
                        !spec.taps && spec.scalar != ScalarForm::uniform &&
-                       (spec.prefetch == 0 || spec.prefetch == kAheadLine);
+                       !(spec.packs && spec.scalar == ScalarForm::general) && (spec.prefetch == 0 || spec.prefetch == kAheadLine);
     if (plain) return {};
     return base::make_error(base::Code::unsupported,
                             "%s: a transposed operand has one vector, unroll %d, no mask, no taps, rows "
-                            "of their own on the other side, and no prefetch but %d",
+                            "of their own on the other side (with packs, no general ones), and no "
+                            "prefetch but %d",
                             spec.print().c_str(), kTransposedUnroll, kAheadLine);
 }
 
@@ -150,6 +154,7 @@ std::string MicrokernelSpec::print() const {
     text += std::string(".") + kEpilogueNames[static_cast<std::size_t>(epilogue) & 1];
     if (masked_loads) text += ".masked";
     if (taps) text += taps == 1 ? ".taps" : ".steps";
+    if (packs) text += ".packs";
     if (prefetch) text += ".p" + std::to_string(prefetch);
     return text;
 }
@@ -178,7 +183,7 @@ base::Result<MicrokernelSpec> MicrokernelSpec::parse(std::string_view text) {
         return base::make_error(
             base::Code::invalid_argument,
             "microkernel \"%.*s\" is not of the form tile.ISA.rN.vN.uN.SCALAR.VECTOR.EPILOGUE"
-            "[.masked][.taps|.steps][.pN] or softmax.ISA.rN",
+            "[.masked][.taps|.steps][.packs][.pN] or softmax.ISA.rN",
             static_cast<int>(text.size()), text.data());
     }
     return spec;
@@ -192,13 +197,15 @@ base::Result<void> MicrokernelSpec::check() const {
     }
     if (vector == VectorForm::transposed) {
         WHET_TRY_VOID(check_transposed(*this));
+    } else if (packs) {
+        return base::make_error(base::Code::unsupported, "only a transposed operand is packed in passing");
     } else if (unroll != 1 && unroll != 2 && unroll != 4 && unroll != 8) {
         return base::make_error(base::Code::unsupported, "unroll %d is not 1, 2, 4 or 8", unroll);
     }
-    if (masked_loads > 1 || taps > 2) {
+    if (masked_loads > 1 || taps > 2 || packs > 1) {
         return base::make_error(base::Code::invalid_argument,
-                                "masked_loads %d is not 0 or 1, or taps %d not 0 to 2", masked_loads,
-                                taps);
+                                "masked_loads %d or packs %d is not 0 or 1, or taps %d not 0 to 2",
+                                masked_loads, packs, taps);
     }
     if (taps == 2 && (unroll != 1 || prefetch != 0)) {
         return base::make_error(base::Code::invalid_argument,
@@ -217,10 +224,11 @@ base::Result<void> MicrokernelSpec::check() const {
                                 "one step a tap with row strides on both operands: no registers "
                                 "for the pointers");
     }
-    if (row_pointers && rows > kMaxPointerRows) {
+    const int most_pointer_rows = packs ? kMaxPointerRowsOfPacks : kMaxPointerRows;
+    if (row_pointers && rows > most_pointer_rows) {
         return base::make_error(base::Code::unsupported,
                                 "%d rows with strides on both operands, at most %d have pointers",
-                                rows, kMaxPointerRows);
+                                rows, most_pointer_rows);
     }
     const int needed = registers_of(*this);
     if (needed > register_budget(isa)) {
@@ -242,6 +250,7 @@ uint64_t hash_of(const MicrokernelSpec& spec) noexcept {
                               static_cast<uint8_t>(spec.epilogue),
                               spec.masked_loads,
                               spec.taps,
+                              spec.packs,
                               spec.prefetch};
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, 64 bits
     for (const uint8_t field : fields) hash = (hash ^ field) * 0x100000001b3u;

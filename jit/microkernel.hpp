@@ -73,10 +73,11 @@ struct MicrokernelSpec {
     uint8_t masked_loads = 0;  ///< 1: vector loads are masked to `lanes` too (an operand in place at its right edge)
     uint8_t taps = 0;          ///< 0: exactly one tap at 0; 1: an outer reduction loop over TileArgs.tap_offsets; 2: the
                                ///< same with one step a tap (TileArgs.k is 1 and not read; unroll must be 1)
+    uint8_t packs = 0;         ///< 1: the transposed operand is also stored, as panels (TileArgs::panel)
     uint8_t prefetch = 0;      ///< 0: none; 1, 2: a PrefetchAhead; from 3: the vector operand, so many steps ahead
 
     /// One token, e.g. `tile.avx512.r14.v2.u4.packed.strided.none` with suffixes `.masked`, `.taps` or `.steps`,
-    /// `.p8` where set.
+    /// `.packs`, `.p8` where set.
     std::string print() const;
     /// Inverse of print; invalid_argument says what was got and expected.
     static base::Result<MicrokernelSpec> parse(std::string_view text);
@@ -126,6 +127,8 @@ struct TileArgs {
     int64_t finish;  ///< 1: the last segment, apply the epilogue
     float alpha, beta;
     const float* ahead;  ///< what will be needed next; prefetched, never read; unused unless is_ahead(spec.prefetch)
+    float* panel;        ///< where spec.packs: panel[i * panel_k + l] = V(.., i, l), whole vectors, in every row tile
+    int64_t panel_k;     ///< elements
     int64_t ahead_step;  ///< bytes that the prefetches move on in a reduction step, through all tiles; unused where the
                          ///< vector operand is transposed
 };

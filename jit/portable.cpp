@@ -63,8 +63,19 @@ float accumulate(const MicrokernelSpec& spec, const TileArgs& args, int64_t t, i
     return sum;
 }
 
+/// The copy of a transposed operand that a packing microkernel leaves.
+void pack_panel(const MicrokernelSpec& spec, const TileArgs& args, int64_t t) {
+    for (int64_t i = 0; i < args.k; ++i) {
+        for (int64_t lane = 0; lane < lanes_of(spec.isa); ++lane) {
+            args.panel[i * args.panel_k + lane] =
+                args.vector[t * args.vector_tile + vector_offset(spec, args, 0, i, lane)];
+        }
+    }
+}
+
 void run_tile(const MicrokernelSpec& spec, const TileArgs& args) {
     for (int64_t t = 0; t < args.tiles; ++t) {
+        if (spec.packs) pack_panel(spec, args, t);
         for (int64_t r = 0; r < spec.rows; ++r) {
             for (int64_t lane = 0; lane < args.lanes; ++lane) {
                 float& dst = args.dst[t * args.dst_tile + r * args.dst_row + lane];

@@ -30,6 +30,7 @@ struct Operands {
     Value* vector_k = nullptr;
     Value* prefetch = nullptr;  ///< bytes ahead, where it is not a constant
     Value* ahead = nullptr;     ///< next address to prefetch, where the spec has one
+    Value* panel = nullptr;     ///< next address of the copy, where the spec packs
     std::vector<RowAddresses> scalar_rows, vector_rows;  ///< zero or one each
 };
 
@@ -107,6 +108,7 @@ Operands TileEmitter::make_operands(Value* scalar, Value* vector) {
                                           transposed() ? e_.lanes : spec_.rows);
         operands.vectors = operands.vector_rows[0].make_bases(vector);
     }
+    if (spec_.packs) operands.panel = e_.field_pointer(WHET_FIELD(panel));
     if (ahead()) operands.ahead = ahead_;
     if (ahead() && transposed()) {
         Value* rounds = ir_.CreateAShr(e_.field_i64(WHET_FIELD(k)), kTransposedShift);
@@ -218,6 +220,12 @@ void TileEmitter::emit_columns(Operands& operands, int step, int steps) {
         columns_.push_back(interleave(first, second, 2, false));
         columns_.push_back(interleave(first, second, 2, true));
     }
+    if (!spec_.packs) return;
+    Value* stride = e_.field_bytes(WHET_FIELD(panel_k));
+    for (Value* column : columns_) {
+        e_.store(column, operands.panel);
+        operands.panel = e_.advance(operands.panel, stride);
+    }
 }
 
 /// Where the prefetches of a transposed operand go on after a round: the next line of the same rows, or, where these end
@@ -313,6 +321,7 @@ Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sum
     for (Value*& base : operands.scalars) base = carried(base);
     for (Value*& base : operands.vectors) base = carried(base);
     if (ahead()) operands.ahead = carried(operands.ahead);
+    if (spec_.packs) operands.panel = carried(operands.panel);
     Values now;
     for (Value* sum : sums) now.push_back(carried(sum));
 
@@ -332,6 +341,7 @@ Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sum
     outgoing.insert(outgoing.end(), operands.scalars.begin(), operands.scalars.end());
     outgoing.insert(outgoing.end(), operands.vectors.begin(), operands.vectors.end());
     if (ahead()) outgoing.push_back(operands.ahead);
+    if (spec_.packs) outgoing.push_back(operands.panel);
     outgoing.insert(outgoing.end(), now.begin(), now.end());
     for (std::size_t i = 0; i < nodes.size(); ++i)
         nodes[i]->addIncoming(outgoing[i], ir_.GetInsertBlock());
@@ -381,6 +391,7 @@ Values TileEmitter::emit_reduction(Operands operands, Values sums) {
         operands.scalars = merge(before, operands.scalars, end, after.scalars);
         operands.vectors = merge(before, operands.vectors, end, after.vectors);
         if (ahead()) operands.ahead = merge(before, {operands.ahead}, end, {after.ahead})[0];
+        if (spec_.packs) operands.panel = merge(before, {operands.panel}, end, {after.panel})[0];
         sums = merge(before, sums, end, reduced);
     }
     ahead_ = operands.ahead;

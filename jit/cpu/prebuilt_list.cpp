@@ -63,7 +63,8 @@ void add_products(const Ladder& ladder, Epilogue epilogue, std::vector<Microkern
     }
 }
 
-/// Products with [n][k] weights in place: few rows, for which a copy of the weights would not pay.
+/// Products with [n][k] weights in place: few rows, for which a copy of the weights would not pay, or the first rows
+/// of many, which leave a copy for the others.
 void add_transposed(const Ladder& ladder, std::vector<MicrokernelSpec>& specs) {
     for (int rows = 1; rows <= ladder.last_row; ++rows) {
         for (const ScalarForm scalar : kProductScalars) {
@@ -71,7 +72,10 @@ void add_transposed(const Ladder& ladder, std::vector<MicrokernelSpec>& specs) {
                 ladder.tile(rows, scalar, VectorForm::transposed, Epilogue::none);
             spec.unroll = kTransposedUnroll;
             spec.prefetch = kAheadLine;
-            if (spec.check()) specs.push_back(spec);
+            for (spec.packs = 0; spec.packs < 2; ++spec.packs) {
+                if (spec.check() && (!spec.packs || scalar == ScalarForm::rows_strided))
+                    specs.push_back(spec);
+            }
         }
     }
 }

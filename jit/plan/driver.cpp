@@ -170,6 +170,7 @@ private:
         int64_t first_row;             // first row tile of the block
         const float* ahead = nullptr;  // where the row tiles' prefetches start; null: nothing to fetch
         int64_t ahead_step = 0;        // bytes a reduction step
+        const float* next = nullptr;   // what a fused operand's first reader comes to next
     };
 
     int64_t depth() const { return c_.taps * c_.channels; }
@@ -177,7 +178,7 @@ private:
     /// What lane tile `tile` reads of the vector operand: a panel packed ahead, or rows in place.
     const float* lane_tile_at(int64_t tile, int64_t segment) const {
         const int64_t per_group = c_.lane_tiles(lanes_);
-        if (c_.transposed_vector)
+        if (c_.transposed_vector || c_.vector.source == Source::fused)
             return vector_.place + tile * c_.tile_lanes * c_.vector.axis_stride +
                    segment * c_.segment * c_.vector.channel_stride;
         return vector_.packed + tile % per_group * c_.tile_lanes * depth() +
@@ -209,6 +210,23 @@ private:
         if (lane.ahead == nullptr || c_.transposed_vector) return;
         const int64_t bytes = (inside ? k : next_depth_) * c_.tile_lanes * static_cast<int64_t>(sizeof(float));
         lane.ahead_step = std::min(c_.most_ahead_step, (bytes + tiles * k - 1) / (tiles * k));
+    }
+
+    /// The rows of the next lane block, which the readers of this one fetch as one run, and where that stands.
+    void set_ahead_of_fused(LaneTile& lane, int64_t tile, int64_t first_lane, int64_t end_lane, int64_t end_row) const {
+        lane.next = tile + 1 < end_lane ? lane_tile_at(tile + 1, lane.segment) : next_panel_;
+        const int64_t here = end_lane - first_lane;
+        const int64_t following = std::min(c_.all_lane_tiles(lanes_) - end_lane, c_.lane_block);
+        if (c_.most_ahead_step == 0 || following == 0) return;
+        const bool first_block = lane.first_row == 0;
+        const int64_t readers = c_.all_row_tiles() - 1, k = segment_channels(c_, lane.segment);
+        const int64_t rows_before = first_block ? 0 : lane.first_row - 1;
+        const int64_t rows_here = end_row - lane.first_row - (first_block ? 1 : 0);
+        const int64_t steps = here * (readers * lane.segment * c_.segment + rows_before * k) + (tile - first_lane) * rows_here * k;
+        const int64_t bytes = following * c_.tile_lanes * static_cast<int64_t>(sizeof(float));
+        lane.ahead_step = std::min(c_.most_ahead_step, (bytes + readers * here - 1) / (readers * here));
+        lane.ahead = lane_tile_at(end_lane, 0) +
+                     (steps - (first_block ? k : 0)) * lane.ahead_step / static_cast<int64_t>(sizeof(float));
     }
 
     /// The block of lanes that the loops come to after this one; past the last tile: none. (Each sweep over the rows
@@ -249,16 +267,24 @@ private:
             packed_vector_[0] = lane_block;
             packed_vector_[1] = segment;
         }
+        const bool fused = c_.vector.source == Source::fused;
+        const bool fresh = fused && (packed_vector_[0] != lane_block || packed_vector_[1] != segment);
+        if (fresh) {
+            packed_vector_[0] = lane_block;
+            packed_vector_[1] = segment;
+        }
         const int64_t tiles_per_group = c_.lane_tiles(lanes_);
         for (int64_t tile = first_lane; tile < end_lane; ++tile) {
             LaneTile lane{c_.lane_groups[static_cast<size_t>(tile / tiles_per_group)],
                           tile % tiles_per_group * c_.tile_lanes, first_lane * c_.tile_lanes, segment, first_row};
-            if (c_.ahead) set_ahead(lane, tile, end_lane, end_row - first_row);
+            if (fused && c_.ahead) set_ahead_of_fused(lane, tile, first_lane, end_lane, end_row);
+            else if (c_.ahead) set_ahead(lane, tile, end_lane, end_row - first_row);
+            if (fresh) fused_tile(lane);
             if (c_.uniform_row_groups) {
                 tiles(first_row, 0, end_row - first_row, 0, lane);
                 continue;
             }
-            for (int64_t row = first_row; row < end_row;) {
+            for (int64_t row = first_row + (fresh ? 1 : 0); row < end_row;) {
                 const int64_t group = row / c_.row_tiles, begin = row % c_.row_tiles;
                 const int64_t end = std::min(c_.row_tiles, begin + (end_row - row));
                 if (begin < c_.wide_tiles) tiles(group, begin, std::min(end, c_.wide_tiles) - begin, first_row, lane);
@@ -269,9 +295,38 @@ private:
         }
     }
 
+    /// The first row tile of a fused operand: vector by vector of the lane tile, each with its columns of the panel.
+    void fused_tile(const LaneTile& at) const {
+        const int64_t lanes = lanes_of(context_.plan.isa), k = segment_channels(c_, at.segment);
+        float uniform[1];
+        for (int64_t v = 0; v < c_.tile_lanes && at.lane + v < lanes_; v += lanes) {
+            LaneTile piece = at;
+            piece.lane += v;
+            piece.ahead = nullptr;
+            TileArgs args = tile_args(0, 0, 1, 0, piece, uniform);
+            args.lanes = lanes;
+            args.vector = vector_.place + piece.lane * c_.vector.axis_stride + at.segment * c_.segment * c_.vector.channel_stride;
+            args.vector_row = c_.vector.axis_stride;
+            args.panel = vector_.scratch + (at.lane - at.block_lane) * k + v;
+            args.panel_k = c_.tile_lanes;
+            const bool more = v + lanes < c_.tile_lanes && piece.lane + lanes < lanes_;
+            args.ahead = more ? args.vector + lanes * c_.vector.axis_stride : at.next != nullptr ? at.next : args.vector;
+            context_.call(c_.fused_kernel, &args);
+        }
+    }
+
     /// `count` row tiles of one width from tile `first` of group `group`; where groups are uniform, one tile of each of
     /// `count` groups.
     void tiles(int64_t group, int64_t first, int64_t count, int64_t block_row, const LaneTile& at) const {
+        float uniform[kMaxTileRows * kMaxFold];
+        const TileArgs args = tile_args(group, first, count, block_row, at, uniform);
+        const bool edge = args.lanes < c_.tile_lanes;
+        context_.call(c_.kernel[first < c_.wide_tiles ? 1 : 0][edge ? 1 : 0], &args);
+    }
+
+    /// The arguments of such tiles; `uniform` holds the bias of every row where a group has one value.
+    TileArgs tile_args(int64_t group, int64_t first, int64_t count, int64_t block_row, const LaneTile& at,
+                       float* uniform) const {
         const bool wide = first < c_.wide_tiles, last_segment = at.segment + 1 == c_.segments;
         const int64_t width = rows_of(c_, first), row = c_.rows_before(first);
         const int64_t k = segment_channels(c_, at.segment);
@@ -296,7 +351,6 @@ private:
         }
         args.bias = bias_;
         args.bias_tile = 0;
-        float uniform[kMaxTileRows * kMaxFold];
         if (c_.bias_axis == BiasAxis::lane) args.bias = bias_ + at.lane;
         if (c_.bias_axis == BiasAxis::row) {
             args.bias = bias_ + row;
@@ -314,13 +368,14 @@ private:
         args.beta = context_.plan.op.beta;
         args.ahead = args.vector;  // nothing to fetch: what is at hand anyway
         args.ahead_step = 0;
+        args.panel = nullptr;
+        args.panel_k = 0;
         if (at.ahead != nullptr) {
             const int64_t before = group * c_.row_tiles + first - at.first_row;
             args.ahead = at.ahead + before * c_.taps * k * at.ahead_step / static_cast<int64_t>(sizeof(float));
             args.ahead_step = at.ahead_step;
         }
-        const bool edge = args.lanes < c_.tile_lanes;
-        context_.call(c_.kernel[wide ? 1 : 0][edge ? 1 : 0], &args);
+        return args;
     }
 
     void address_scalar(TileArgs& args, int64_t block_row, int64_t width, int64_t row, int64_t segment,

@@ -21,6 +21,8 @@ Result<void> check_frame(const whet_op& op, const Schedule& s) {
         return make_error(Code::invalid_argument, "tile rows %d: expected 1 to %d", s.rows, kMaxTileRows);
     if (s.vectors < 1 || s.vectors > 8)
         return make_error(Code::invalid_argument, "tile vectors %d: expected 1 to 8", s.vectors);
+    if (s.scalar == Source::fused || (s.vector == Source::fused && s.structure != Structure::matmul))
+        return make_error(Code::unsupported, "fused: only the vector operand of a matrix product is packed in passing");
     if (s.unroll != 1 && s.unroll != 2 && s.unroll != 4 && s.unroll != 8)
         return make_error(Code::invalid_argument, "unroll %d: expected 1, 2, 4 or 8", s.unroll);
     if (s.scalar == Source::frozen && s.vector == Source::frozen)
@@ -131,16 +133,35 @@ base::Result<uint8_t> prefetch_ahead(Contraction& c) {
         c.ahead = true;
         return kAheadLine;
     }
-    if (c.vector.source != Source::frozen || c.kernel_taps)
+    const bool fused = c.vector.source == Source::fused;
+    if (fused) {
+        c.ahead = true;
+        // The rows that the next lane block reads are one run of memory; its first reader fetches others by itself.
+        const bool lanes_first = c.order == LoopOrder::lsr || c.order == LoopOrder::lrs || c.segments == 1;
+        if (!lanes_first || c.vector.axis_stride != c.channels) return 0;
+    } else if (c.vector.source != Source::frozen || c.kernel_taps) {
         return make_error(Code::invalid_argument, "prefetch of the next panel: the vector operand has none packed ahead");
+    }
     const int64_t row_bytes = c.tile_lanes * static_cast<int64_t>(sizeof(float));
-    int64_t needed = (row_bytes + c.row_block - 1) / c.row_block;
+    const int64_t tiles = fused ? c.all_row_tiles() - 1 : c.row_block;
+    int64_t needed = (row_bytes + tiles - 1) / tiles;
     // Short last segments are followed by longer panels, where a block has few of them.
     const int64_t last = c.channels - (c.segments - 1) * c.segment;
-    if (c.segments > 1 && c.lane_block < 4) needed = std::min(row_bytes, needed * ((c.segment + last - 1) / last));
+    if (c.segments > 1 && c.lane_block < 4 && !fused) needed = std::min(row_bytes, needed * ((c.segment + last - 1) / last));
     c.ahead = true;
     c.most_ahead_step = needed <= kLine ? kLine : row_bytes;
     return needed <= kLine ? kAheadLine : kAheadRow;
+}
+
+/// The microkernel of the first row tile where that packs the vector operand for the others.
+base::Result<int> add_fused_kernel(Lowering& lowering, const Contraction& c, MicrokernelSpec spec) {
+    spec.rows = static_cast<uint8_t>(c.narrow_rows + (c.wide_tiles > 0 ? 1 : 0));
+    spec.vectors = 1;
+    spec.unroll = kTransposedUnroll;
+    spec.vector = VectorForm::transposed;
+    spec.packs = 1;
+    spec.prefetch = c.ahead ? kAheadLine : 0;
+    return kernel_index(lowering.plan, spec);
 }
 
 }  // namespace
@@ -162,6 +183,11 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     const bool lanes_inside = s.order == LoopOrder::rsl || s.order == LoopOrder::srl;
     c.vector.whole = !(rows_inside || one_row_block);
     c.scalar.whole = !(lanes_inside || one_lane_block);
+
+    const bool fused = c.vector.source == Source::fused;
+    if (fused && c.vector.whole)
+        return make_error(Code::unsupported, "fused: a loop over row blocks lies outside one over lane blocks");
+    if (fused && c.row_tiles < 2) return make_error(Code::unsupported, "fused: one row tile, nothing reads the copy");
 
     // With one tap per panel walk, packed sides need no tap table: the chain is one run of taps * channels.
     c.kernel_taps = c.taps > 1 || c.scalar.tap_offsets[0] != 0 || c.vector.tap_offsets[0] != 0;
@@ -188,9 +214,13 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     if (s.prefetch == kScheduleAhead) {
         WHET_TRY(spec.prefetch, prefetch_ahead(c));
     }
+    if (fused) {
+        WHET_TRY(c.fused_kernel, add_fused_kernel(lowering, c, spec));
+    }
     const bool edge = c.lanes % c.tile_lanes != 0 || lowering.nest.strip_rows != 0;
     for (const bool wide : {false, true}) {
-        if (wide ? c.wide_tiles == 0 : c.wide_tiles == c.row_tiles) continue;
+        const int64_t first = fused && wide == (c.wide_tiles > 0) ? 1 : 0;  // the first tile has its own
+        if ((wide ? c.wide_tiles : c.row_tiles - c.wide_tiles) == first) continue;
         spec.rows = static_cast<uint8_t>(c.narrow_rows + (wide ? 1 : 0));
         spec.masked_loads = 0;
         WHET_TRY(c.kernel[wide][0], kernel_index(lowering.plan, spec));
@@ -214,10 +244,10 @@ void lay_out_scratch(Lowering& lowering, int64_t image_elements, int64_t product
     int64_t scalar_elements = 0, vector_elements = 0;
     for (const Contraction& c : nest.contractions) {
         const int64_t block_depth = c.taps * std::min(c.segment, c.channels);
-        if (c.scalar.source == Source::packed)
+        if (is_copied(c.scalar.source))
             scalar_elements = std::max(scalar_elements, c.scalar.whole ? packed_elements(c, true)
                                                                         : c.row_block * (c.narrow_rows + 1) * block_depth);
-        if (c.vector.source == Source::packed)
+        if (is_copied(c.vector.source))
             vector_elements = std::max(vector_elements, c.vector.whole ? packed_elements(c, false)
                                                                         : c.lane_block * c.tile_lanes * block_depth);
     }

@@ -48,7 +48,7 @@ base::Result<Access> access_of(const Lowering& lowering, const Read& read, int a
 /// Microkernels transpose whole vectors of rows, some channels at a time, and know no edge of either.
 base::Result<void> check_transposed(const Contraction& c, int64_t lanes) {
     const auto refused = [](const char* what, int64_t got, const char* expected, int64_t of) {
-        return make_error(Code::unsupported, "vector operand in place, transposed: %s %lld, expected %s%lld", what,
+        return make_error(Code::unsupported, "vector operand, transposed in registers: %s %lld, expected %s%lld", what,
                           static_cast<long long>(got), expected, static_cast<long long>(of));
     };
     if (c.vector.channel_stride != 1) return refused("stride along K", c.vector.channel_stride, "", 1);
@@ -77,7 +77,8 @@ base::Result<void> lower_matmul(Lowering& lowering) {
     WHET_TRY(c.scalar, access_of(lowering, *roles.scalar, roles.row_axis, roles.channel_axis, lowering.schedule.scalar));
     WHET_TRY(c.vector, access_of(lowering, *roles.vector, roles.lane_axis, roles.channel_axis, lowering.schedule.vector));
     c.transposed_vector = c.vector.source == Source::in_place && c.vector.axis_stride != 1 && c.lanes > 1;
-    if (c.transposed_vector) WHET_TRY_VOID(check_transposed(c, lanes_of(lowering.plan.isa)));
+    if (c.transposed_vector || c.vector.source == Source::fused)
+        WHET_TRY_VOID(check_transposed(c, lanes_of(lowering.plan.isa)));
     c.dst_row = result_stride_along(lowering.op, computation, roles.row_axis);
     if (batch >= 0) c.dst_outer.stride[0] = result_stride_along(lowering.op, computation, batch);
     if (computation.bias_dimension >= 0) {

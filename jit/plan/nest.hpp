@@ -79,6 +79,7 @@ struct Contraction {
     int narrow_rows = 1;
     int tile_lanes = 8;
     int kernel[2][2] = {{-1, -1}, {-1, -1}};  ///< [narrow, wide][full, masked loads]
+    int fused_kernel = -1;                    ///< of the first row tile, one vector of lanes a call; only fused vectors
     bool kernel_taps = false;                 ///< the microkernels walk a tap table
     std::vector<int64_t> tap_table[2][2];     ///< [last segment][wide]: pairs as in TileArgs
     bool ahead = false;                       ///< the microkernels prefetch the lane tile after the one at hand

@@ -19,7 +19,8 @@ std::string side(const char* name, const Access& access) {
                       static_cast<long long>(access.axis_stride), static_cast<long long>(access.channel_stride));
     else
         std::snprintf(text, sizeof(text), "  %s: panels of %s, packed %s\n", name, place,
-                      access.source == Source::frozen ? "once" : access.whole ? "in every call, ahead" : "block by block");
+                      access.source == Source::frozen  ? "once"
+                      : access.source == Source::fused ? "by the first row tile" : access.whole ? "in every call, ahead" : "block by block");
     return text;
 }
 

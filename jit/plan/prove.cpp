@@ -165,8 +165,9 @@ private:
 
     /// Row tiles partition the rows; segments partition the channels; tap tables are as long as the taps.
     Result<void> check_tiles(const Contraction& c) const {
-        if (c.transposed_vector && (c.lanes % c.tile_lanes != 0 || c.channels % kTransposedSteps != 0 ||
-                                    c.segment % kTransposedSteps != 0))
+        const bool transposed = c.transposed_vector || c.vector.source == Source::fused;
+        if (transposed && (c.lanes % lanes_of(plan_.isa) != 0 || c.channels % kTransposedSteps != 0 ||
+                           c.segment % kTransposedSteps != 0))
             return make_error(Code::verify_failed, "%lld lanes and segments of %lld, transposed: not whole tiles and steps",
                               static_cast<long long>(c.lanes), static_cast<long long>(c.segment));
         if (c.rows_before(c.row_tiles) != c.rows || c.wide_tiles > c.row_tiles)

@@ -110,7 +110,7 @@ bool cut(Contraction& c, double share, double position) {
     const bool lanes_inside = c.order == LoopOrder::rsl || c.order == LoopOrder::rls || c.order == LoopOrder::srl;
     const bool row_blocks = c.row_block < c.row_tiles, lane_blocks = c.lane_block < lane_tiles;
     const bool packs_rows = c.scalar.source == Source::packed;
-    const bool packs_lanes = c.vector.source == Source::packed;
+    const bool packs_lanes = is_copied(c.vector.source);
     const int64_t full_blocks = c.row_tiles / c.row_block;
     if (row_blocks && (lanes_inside || !lane_blocks) && !packs_lanes && !(packs_rows && c.scalar.whole)) {
         const double blocks = static_cast<double>(c.row_tiles) / static_cast<double>(c.row_block);
@@ -126,18 +126,18 @@ bool cut(Contraction& c, double share, double position) {
         cut_lanes(c, place_for(1, lane_tiles / c.lane_block, position) * c.lane_block, c.lane_block);
         return true;
     }
-    // A packed block keeps its size, which decides where it stays; where every row block packs it again, another
-    // one lies in between.
+    // A packed block keeps its size, which decides where it stays.
     if (packs_lanes && c.vector.whole) return false;
     int64_t least_lanes = packs_rows ? kLeastBesidePacking : 1;
-    if (packs_lanes) least_lanes = std::max(least_lanes, c.lane_block * (row_blocks && lanes_inside ? 2 : 1));
+    if (packs_lanes) least_lanes = std::max(least_lanes, c.lane_block);
     if (lane_tiles > least_lanes) {
         const int64_t count = tiles_for(share, lane_tiles, least_lanes);
         cut_lanes(c, place_for(count, lane_tiles, position), count);
         const double kept = static_cast<double>(count) / static_cast<double>(lane_tiles);
         if (kept <= 2 * share) return true;
         const int64_t rows = tiles_for(share / kept, c.row_tiles, packs_lanes ? kRowsPerPackedLane / c.narrow_rows : 1);
-        if (rows < c.row_tiles) cut_rows(c, place_for(rows, c.row_tiles, position), rows);
+        // The first row tile packs for the others: its share of them stays.
+        if (rows < c.row_tiles && c.vector.source != Source::fused) cut_rows(c, place_for(rows, c.row_tiles, position), rows);
         return true;
     }
     if (packs_lanes || packs_rows || c.row_tiles < 2) return false;

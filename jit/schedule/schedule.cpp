@@ -17,7 +17,7 @@ using base::make_error;
 using base::Result;
 
 constexpr const char* kStructures[] = {"matmul", "pixels", "channels", "depthwise", "phases", "row_softmax"};
-constexpr const char* kSources[] = {"in_place", "packed", "frozen"};
+constexpr const char* kSources[] = {"in_place", "packed", "frozen", "fused"};
 constexpr const char* kOrders[] = {"lsr", "slr", "rsl", "srl", "lrs", "rls"};
 
 template <size_t N>

@@ -15,7 +15,11 @@ enum class Source : uint8_t {
     in_place = 0,  ///< the caller's memory, by strides
     packed = 1,    ///< a copy in the microkernel's order, made in every call
     frozen = 2,    ///< the same copy, made once for an operand promised frozen
+    fused = 3,     ///< the copy of `packed`, made in passing: the first row tile reads the operand in place, transposes it
+                   ///< in registers, and stores what the other row tiles read
 };
+/// Whether a call copies the operand.
+constexpr bool is_copied(Source source) { return source == Source::packed || source == Source::fused; }
 
 /// Which program structure computes an operator (the sketch); jit/sketch derives the legal ones from a computation.
 enum class Structure : uint8_t {

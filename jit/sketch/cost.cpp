@@ -29,6 +29,7 @@ constexpr double kStrideCycles = 0.3;      // per element of an image copy that 
 constexpr double kGatherCycles = 1.2;     // per element copied by strides
 constexpr double kTransposedLoads = 4;    // loads a step that transpose a vector in registers
 constexpr double kTransposedShuffles = 5;  // and what it takes from the ports of the multiply-adds
+constexpr double kFusedCycles = 0.16;     // per element that the first row tile transposes and stores
 constexpr double kFetchedPastEnd = 1024;   // bytes that the processor's own prefetchers read past a run of them
 constexpr double kPrefetchCycles = 0.06;  // one prefetch among multiply-adds
 constexpr double kScalarLineCycles = 3;   // one line of the broadcast side that is not in L1
@@ -164,12 +165,12 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
 
     for (const bool scalar_side : {true, false}) {
         const Access& access = scalar_side ? c.scalar : c.vector;
-        if (access.source != Source::packed) continue;
+        if (!is_copied(access.source)) continue;
         double repeats = 1;
         if (!access.whole && order[0] == (scalar_side ? 1 : 0) && counts[order[0]] > 1)
             repeats = static_cast<double>(counts[order[0]]);
         const double elements = (scalar_side ? static_cast<double>(c.rows) : lane_tiles * c.tile_lanes) * depth;
-        cost.copy_cycles += times * repeats * pack_cycles(access, elements);
+        cost.copy_cycles += times * repeats * (access.source == Source::fused ? kFusedCycles * elements : pack_cycles(access, elements));
         // Panels that do not stay in the first level are written to the second and read back from it; their source
         // passes through it too.
         const double written = access.whole ? elements * 4 : scalar_side ? scalar_block : vector_block;

@@ -22,6 +22,7 @@ constexpr Rule kRules[] = {
     {Structure::matmul, Source::frozen, Source::packed, "multi-level tiling; packing of a once, and of b"},
     {Structure::matmul, Source::in_place, Source::in_place, "multi-level tiling"},
     {Structure::matmul, Source::in_place, Source::packed, "multi-level tiling; packing of b"},
+    {Structure::matmul, Source::in_place, Source::fused, "multi-level tiling; packing of b by its first reader"},
     {Structure::matmul, Source::packed, Source::in_place, "multi-level tiling; packing of a"},
     {Structure::matmul, Source::packed, Source::packed, "multi-level tiling; packing of a and b"},
     {Structure::pixels, Source::frozen, Source::in_place, "orientation A; packing of weights, once"},

@@ -106,7 +106,8 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
         knobs.values[kVectors] = {1};
         knobs.values[kUnroll] = {4};  // of the schedule; the microkernel's is fixed
         knobs.values[kPrefetch] = {0, kScheduleAhead};
-    } else if (base.vector == Source::frozen && !c.kernel_taps) knobs.values[kPrefetch] = {0, kScheduleAhead, 8, 32};
+    } else if (base.vector == Source::fused) knobs.values[kPrefetch] = {0, kScheduleAhead};
+    else if (base.vector == Source::frozen && !c.kernel_taps) knobs.values[kPrefetch] = {0, kScheduleAhead, 8, 32};
     else knobs.values[kPrefetch] = {0, 8, 16, 32};
     if (base.structure != Structure::depthwise) {
         knobs.values[kOrder] = {0, 1, 2, 3, 4, 5};

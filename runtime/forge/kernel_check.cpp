@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <vector>
 
 #include "base/hash.hpp"
@@ -70,19 +71,32 @@ private:
     std::vector<GuardedBuffer> blocks_;
 };
 
+using Results = std::vector<std::span<float>>;
+
+std::vector<float> joined(const Results& results) {
+    std::vector<float> values;
+    for (const std::span<float> result : results) values.insert(values.end(), result.begin(), result.end());
+    return values;
+}
+
 base::Result<void> compare(const MicrokernelSpec& spec, jit::MicrokernelFunction function,
-                           const void* args, float* dst, int64_t count, const Memory& memory) {
-    const std::vector<float> before(dst, dst + count);
+                           const void* args, const Results& results, const Memory& memory) {
+    const std::vector<float> before = joined(results);
     jit::run_portable(spec, args);
-    const std::vector<float> expected(dst, dst + count);
-    std::copy(before.begin(), before.end(), dst);
+    const std::vector<float> expected = joined(results);
+    auto from = before.begin();
+    for (const std::span<float> result : results) {
+        std::copy_n(from, result.size(), result.begin());
+        from += static_cast<std::ptrdiff_t>(result.size());
+    }
     function(args);
-    for (int64_t i = 0; i < count; ++i) {
-        if (same(dst[i], expected[static_cast<size_t>(i)])) continue;
-        return make_error(
-            Code::verify_failed, "microkernel %s alone: element %lld: got %.9g, expected %.9g",
-            spec.print().c_str(), static_cast<long long>(i), static_cast<double>(dst[i]),
-            static_cast<double>(expected[static_cast<size_t>(i)]));
+    const std::vector<float> got = joined(results);
+    for (size_t i = 0; i < got.size(); ++i) {
+        if (same(got[i], expected[i])) continue;
+        return make_error(Code::verify_failed,
+                          "microkernel %s alone: element %zu: got %.9g, expected %.9g",
+                          spec.print().c_str(), i, static_cast<double>(got[i]),
+                          static_cast<double>(expected[i]));
     }
     return memory.intact();
 }
@@ -116,6 +130,7 @@ jit::TileArgs draw_tile(const MicrokernelSpec& spec, int number, Random& random,
     args.dst_row = pick(width, width + 20);
     args.dst_tile = spec.rows * args.dst_row + pick(0, 5);
     args.bias_tile = pick(0, 9);
+    args.panel_k = pick(lanes, 3 * lanes);
     offsets.clear();
     for (int64_t tap = 0; tap < 2 * args.taps; ++tap) offsets.push_back(pick(0, 60));
     args.tap_offsets = offsets.data();
@@ -124,7 +139,7 @@ jit::TileArgs draw_tile(const MicrokernelSpec& spec, int number, Random& random,
 
 /// How many values of each operand a tile may reach.
 struct Reach {
-    int64_t scalar = 0, vector = 0, bias = 0, dst = 0;
+    int64_t scalar = 0, vector = 0, bias = 0, dst = 0, panel = 0;
 };
 Reach reach_of(const MicrokernelSpec& spec, const jit::TileArgs& args) {
     const int64_t width = spec.vectors * jit::lanes_of(spec.isa);
@@ -156,6 +171,7 @@ Reach reach_of(const MicrokernelSpec& spec, const jit::TileArgs& args) {
             reach.vector += (width - 1) * (args.vector_row - 1) + i;
             break;
     }
+    if (spec.packs) reach.panel = i * args.panel_k + width;
     reach.bias = args.start == jit::kStartBiasLane ? args.lanes : t * args.bias_tile + spec.rows;
     reach.dst = t * args.dst_tile + r * args.dst_row + args.lanes;
     return reach;
@@ -181,7 +197,14 @@ base::Result<void> check_tile(const MicrokernelSpec& spec, jit::MicrokernelFunct
         args.vector = vector;
         args.bias = bias;
         args.dst = dst;
-        WHET_TRY_VOID(compare(spec, function, &args, dst, reach.dst, memory));
+        Results results = {{dst, static_cast<size_t>(reach.dst)}};
+        if (spec.packs) {
+            args.panel = memory.source(reach.panel);
+            if (!args.panel) return make_error(Code::out_of_budget, "no memory to check a microkernel");
+            std::fill_n(args.panel, reach.panel, kPoison);
+            results.push_back({args.panel, static_cast<size_t>(reach.panel)});
+        }
+        WHET_TRY_VOID(compare(spec, function, &args, results, memory));
     }
     return {};
 }
@@ -205,7 +228,7 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec, jit::MicrokernelFu
         memory.protect(src);
         args.src = src;
         args.dst = dst;
-        WHET_TRY_VOID(compare(spec, function, &args, dst, count, memory));
+        WHET_TRY_VOID(compare(spec, function, &args, {{dst, static_cast<size_t>(count)}}, memory));
     }
     return {};
 }

@@ -53,6 +53,22 @@ whet_op column_major(int64_t m, int64_t n, int64_t k) {
                                      test::view_of({k, n}, {1, k + 2})});
 }
 
+/// A result that is contiguous along its rows: the rows of A become the lanes.
+whet_op transposed_result(int64_t m, int64_t n, int64_t k) {
+    return test::op_of(WHET_MATMUL, {test::view_of({m, n}, {1, m}), test::view_of({m, k}), test::view_of({k, n})});
+}
+
+/// [n][k] weights whose rows lie `pitch` apart.
+whet_op padded_weights(int64_t m, int64_t n, int64_t k, int64_t pitch) {
+    return test::op_of(WHET_MATMUL, {test::view_of({m, n}), test::view_of({m, k}), test::view_of({k, n}, {1, pitch})});
+}
+
+/// Products of rows with rows, as attention has them.
+whet_op bmm_transposed(int64_t batch, int64_t m, int64_t n, int64_t k) {
+    return test::op_of(WHET_MATMUL, {test::view_of({batch, m, n}), test::view_of({batch, m, k}),
+                                     test::view_of({batch, k, n}, {n * k, 1, k})});
+}
+
 std::vector<Case> cases() {
     using test::conv_op;
     using test::matmul_op;
@@ -75,6 +91,14 @@ std::vector<Case> cases() {
         {"linear_frozen", with_bias(frozen(matmul_op(17, 70, 600, true), WHET_B), 1)},
         {"a_frozen", frozen(matmul_op(17, 70, 40), WHET_A)},
         {"column_major", column_major(14, 9, 21)},
+        {"in_registers", matmul_op(9, 48, 36, true)},
+        {"in_registers_row", matmul_op(1, 32, 160, true)},
+        {"in_registers_segments", matmul_op(30, 80, 1100, true)},
+        {"in_registers_beta", with(matmul_op(13, 48, 520, true), 0.5f, 2.0f)},
+        {"in_registers_bias", with(with_bias(matmul_op(21, 64, 20, true), 1), 1.0f, 0.0f, WHET_EPILOGUE_RELU)},
+        {"in_registers_padded", padded_weights(11, 64, 144, 150)},
+        {"in_registers_batched", bmm_transposed(3, 5, 16, 12)},
+        {"in_registers_columns", transposed_result(32, 9, 20)},
         {"batched", bmm(3, 5, 18, 7, false)},
         {"batched_shared", frozen(bmm(3, 5, 18, 7, true), WHET_B)},
         {"conv1x1", conv_op({.batch = 2, .in = 20, .out = 9, .rows = 5, .columns = 7})},
@@ -266,6 +290,26 @@ std::vector<TileArgs>& noted_calls() {
     return calls;
 }
 
+/// The calls of one run of `plan`, and where its operands lie.
+struct Calls {
+    std::vector<TileArgs> args;
+    std::vector<const float*> operands;
+};
+Calls run_noting_calls(const Plan& plan) {
+    std::mt19937 random(1);
+    const Buffers buffers(plan.op, random, false);
+    std::vector<float> packed(plan.frozen[WHET_B].bytes / sizeof(float));
+    std::vector<std::byte> scratch(plan.private_bytes + 64);
+    Operands given{buffers.pointers.data()};
+    given.packed[WHET_B] = packed.data();
+    noted_calls().clear();
+    const std::vector<MicrokernelFunction> note(plan.kernels.size(), [](const void* args) {
+        noted_calls().push_back(*static_cast<const TileArgs*>(args));
+    });
+    run_plan(plan, note.data(), given, scratch.data());
+    return {noted_calls(), {buffers.storage[0].data(), buffers.storage[1].data(), buffers.storage[2].data()}};
+}
+
 /// Whatever the loops, the tiles that use one panel fetch the one that is used next, all of it.
 TEST(PrefetchAhead, FetchesThePanelThatComesNext) {
     struct Shape {
@@ -286,16 +330,7 @@ TEST(PrefetchAhead, FetchesThePanelThatComesNext) {
                                             .lane_block = static_cast<uint16_t>(lane_block)};
                     const auto plan = lower(op, schedule, Isa::avx512);
                     ASSERT_TRUE(plan.has_value()) << plan.error().message;
-                    std::mt19937 random(1);
-                    Buffers operands(op, random, false);
-                    std::vector<float> packed(plan->frozen[WHET_B].bytes / sizeof(float));
-                    Operands given{operands.pointers.data()};
-                    given.packed[WHET_B] = packed.data();
-                    noted_calls().clear();
-                    const std::vector<MicrokernelFunction> note(
-                        plan->kernels.size(), [](const void* args) { noted_calls().push_back(*static_cast<const TileArgs*>(args)); });
-                    run_plan(*plan, note.data(), given, nullptr);
-                    const std::vector<TileArgs>& calls = noted_calls();
+                    const std::vector<TileArgs> calls = run_noting_calls(*plan).args;
                     for (size_t i = 0; i < calls.size();) {
                         size_t end = i;
                         const float* at = calls[i].ahead;
@@ -315,11 +350,68 @@ TEST(PrefetchAhead, FetchesThePanelThatComesNext) {
                 }
 }
 
+/// Rows in place are fetched line by line at a fixed distance; what a call names as next is what the next one reads.
+TEST(PrefetchAhead, TransposedRowsNameTheNextOnes) {
+    for (const int order : {0, 1, 4})
+        for (const int lane_block : {0, 1, 3}) {
+            const whet_op op = test::matmul_op(20, 160, 1100, true);
+            const Schedule schedule{.order = static_cast<LoopOrder>(order), .rows = 20, .unroll = 4,
+                                    .prefetch = kScheduleAhead, .lane_block = static_cast<uint16_t>(lane_block)};
+            SCOPED_TRACE(schedule.print());
+            Schedule packed = schedule;
+            packed.scalar = Source::packed;  // 20 rows have no pointers of their own
+            const auto plan = lower(op, packed, Isa::avx512);
+            ASSERT_TRUE(plan.has_value()) << plan.error().message;
+            const std::vector<TileArgs> calls = run_noting_calls(*plan).args;
+            ASSERT_EQ(calls.size(), 10u * 3);
+            for (size_t i = 0; i + 1 < calls.size(); ++i) EXPECT_EQ(calls[i].ahead, calls[i + 1].vector);
+        }
+}
+
+/// While the row tiles of a lane block read its copy, they fetch all rows of the next one's, in order.
+TEST(PrefetchAhead, ReadersOfAFusedOperandFetchTheNextRows) {
+    for (const int64_t k : {int64_t{512}, int64_t{1100}})
+        for (const int row_block : {0, 2})
+            for (const int lane_block : {1, 2}) {
+                const whet_op op = test::matmul_op(50, 288, k, true);
+                const Schedule schedule{.vector = Source::fused, .rows = 8, .vectors = 3, .unroll = 4,
+                                        .prefetch = kScheduleAhead, .row_block = static_cast<uint16_t>(row_block),
+                                        .lane_block = static_cast<uint16_t>(lane_block)};
+                SCOPED_TRACE(schedule.print());
+                const auto plan = lower(op, schedule, Isa::avx512);
+                ASSERT_TRUE(plan.has_value()) << plan.error().message;
+                const Contraction& c = plan->nest->contractions[0];
+                const auto [calls, operands] = run_noting_calls(*plan);
+                const float* const first = operands[WHET_B];
+                const int64_t block = c.lane_block * c.tile_lanes * k;
+                int64_t fetched = 0, blocks = 0;
+                for (const TileArgs& call : calls) {
+                    if (call.panel != nullptr) {  // a first reader: its own rows, line by line
+                        const int64_t at = call.vector - first;
+                        if (at % block == 0 && at > 0) {
+                            EXPECT_GE(fetched, at + std::min(block, 288 * k - at) - 16) << "before lane block " << at / block;
+                            ++blocks;
+                        }
+                        continue;
+                    }
+                    if (call.ahead_step == 0) continue;
+                    const int64_t begin = call.ahead - first;
+                    fetched = std::max(fetched, block);
+                    EXPECT_LE(begin, fetched + 16);  // without a gap
+                    fetched = std::max(fetched, begin + call.tiles * call.k * call.ahead_step / 4);
+                }
+                EXPECT_EQ(blocks, 288 / 48 / lane_block - 1);
+            }
+}
+
 /// What a broken lowering might give, one change each.
 TEST(AddressProof, RefusesTamperedNests) {
     const whet_op product = test::matmul_op(13, 70, 600, true);
     const whet_op conv = test::conv_op({.batch = 2, .in = 5, .out = 6, .rows = 9, .columns = 8, .kernel = 3, .padding = 1});
+    const whet_op transposed = test::matmul_op(13, 64, 600, true);
     Schedule packed{.vector = Source::packed, .rows = 4, .vectors = 2, .lane_block = 1};
+    Schedule in_registers{.rows = 5};
+    Schedule fused{.vector = Source::fused, .rows = 4, .vectors = 2, .lane_block = 1};
     Schedule pixels{.structure = Structure::pixels, .scalar = Source::packed, .vector = Source::packed, .rows = 3,
                     .vectors = 1, .outer_block = 4};
     struct Change {
@@ -335,6 +427,11 @@ TEST(AddressProof, RefusesTamperedNests) {
         {"rows that overlap", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].dst_row -= 1; }},
         {"a shifted operand", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].scalar.base = -1; }},
         {"short scratch", &product, &packed, [](Plan& p, Nest&) { p.private_bytes -= 64; }},
+        {"rows too many for a vector", &transposed, &in_registers, [](Plan&, Nest& n) { n.contractions[0].lanes += 1; }},
+        {"rows too far apart", &transposed, &in_registers, [](Plan&, Nest& n) { n.contractions[0].vector.axis_stride += 1; }},
+        {"a part of a group of steps", &transposed, &in_registers, [](Plan&, Nest& n) { n.contractions[0].channels -= 1; }},
+        {"short panels", &transposed, &fused, [](Plan& p, Nest&) { p.private_bytes -= 64; }},
+        {"rows past the operand", &transposed, &fused, [](Plan&, Nest& n) { n.contractions[0].vector.base += 1; }},
         {"a tap past the image", &conv, &pixels,
          [](Plan&, Nest& n) { n.contractions[0].vector.tap_offsets.back() += 64; }},
         {"a tap table cut short", &conv, &pixels, [](Plan&, Nest& n) { n.contractions[0].tap_table[0][0].pop_back(); }},
