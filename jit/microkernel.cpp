@@ -212,6 +212,11 @@ base::Result<void> MicrokernelSpec::check() const {
                                 "one step a tap has unroll 1 and prefetch 0: got %d and %d", unroll,
                                 prefetch);
     }
+    if (is_ahead(prefetch) && unroll % kAheadStreams != 0) {
+        return base::make_error(base::Code::unsupported,
+                                "prefetch %d: unroll %d is not a multiple of its %d streams", prefetch,
+                                unroll, kAheadStreams);
+    }
     if (is_ahead(prefetch) && vector != VectorForm::transposed &&
         (taps != 0 || vector != VectorForm::packed)) {
         return base::make_error(base::Code::unsupported,

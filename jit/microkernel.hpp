@@ -50,12 +50,14 @@ inline constexpr int kTransposedUnroll = 16;
 enum class Epilogue : uint8_t { none = 0, relu = 1 };
 
 /// Values of MicrokernelSpec::prefetch that fetch what TileArgs::ahead points at into the second-level cache, while the
-/// tiles at hand are computed, and each tile's part of dst before its reduction. A `transposed` operand is fetched into
+/// tiles at hand are computed, and each tile's part of dst before its reduction. Steps take turns at kAheadStreams places:
+/// one run of addresses keeps too few lines in flight to use the memory's bandwidth. A `transposed` operand is fetched into
 /// the first level instead, kAheadColumns before its use: its own rows, then the first columns of the rows at `ahead`.
 enum PrefetchAhead : uint8_t {
     kAheadLine = 1,  ///< one line in each reduction step
     kAheadRow = 2,   ///< as many lines as a step's vectors fill
 };
+inline constexpr int kAheadStreams = 4;
 inline constexpr int kAheadColumns = 128;
 constexpr bool is_ahead(int prefetch) { return prefetch == kAheadLine || prefetch == kAheadRow; }
 
@@ -129,8 +131,9 @@ struct TileArgs {
     const float* ahead;  ///< what will be needed next; prefetched, never read; unused unless is_ahead(spec.prefetch)
     float* panel;        ///< where spec.packs: panel[i * panel_k + l] = V(.., i, l), whole vectors, in every row tile
     int64_t panel_k;     ///< elements
-    int64_t ahead_step;  ///< bytes that the prefetches move on in a reduction step, through all tiles; unused where the
-                         ///< vector operand is transposed
+    /// Bytes that the prefetches move on after each unrolled reduction step, and after every kAheadStreams-th instead,
+    /// through all tiles. Unused where the vector operand is transposed.
+    int64_t ahead_stream, ahead_return;
 };
 
 /// Arguments of a softmax microkernel: for each row, m = max, e = exp(x - m), dst = e / row_sum(e); rules of numerics.py.
@@ -152,7 +155,7 @@ struct Blob {
 };
 
 /// Raised whenever generated code or its argument layout changes; part of every stored key.
-inline constexpr uint32_t kGeneratorVersion = 3;
+inline constexpr uint32_t kGeneratorVersion = 4;
 /// The version of the `consistent` rules (numerics.py); part of every stored key.
 inline constexpr uint32_t kNumericsVersion = 1;
 

@@ -61,7 +61,7 @@ private:
     bool ahead() const { return is_ahead(spec_.prefetch); }
     void prefetch(Value* address, int locality);
     void emit_prefetch(const Operands& operands, int step);
-    void emit_prefetch_ahead(Operands& operands);
+    void emit_prefetch_ahead(Operands& operands, int step, int steps);
     void prefetch_dst();
     void advance_operands(Operands& operands, int steps);
     Values emit_reduction_loop(const Operands& start, const Values& sums, Value* count, int steps,
@@ -84,7 +84,6 @@ private:
     const int width_;  ///< lanes of the whole tile
     Value* tile_ = nullptr;
     Value* ahead_ = nullptr;       ///< where the prefetches ahead are; moved on by each reduction
-    Value* ahead_step_ = nullptr;  ///< bytes between two of them
     Values columns_;               ///< of a transposed operand: the vectors of the steps at hand
     Emitter::Masks masks_;
 };
@@ -140,13 +139,14 @@ void TileEmitter::emit_prefetch(const Operands& operands, int step) {
     for (int64_t at = 0; at < row_bytes; at += kLine) prefetch(e_.advance(base, at), kNear);
 }
 
-/// One step's prefetches of what the next tiles need, if any.
-void TileEmitter::emit_prefetch_ahead(Operands& operands) {
-    if (!ahead() || transposed()) return;
+/// One unrolled step's prefetches of what the next tiles need, if any.
+void TileEmitter::emit_prefetch_ahead(Operands& operands, int step, int steps) {
+    if (!ahead() || transposed() || steps == 1) return;
     const int64_t bytes = spec_.prefetch == kAheadRow ? int64_t{4} * width_ : kLine;
     for (int64_t at = 0; at < bytes; at += kLine)
         prefetch(e_.advance(operands.ahead, at), kSecondLevel);
-    operands.ahead = e_.advance(operands.ahead, ahead_step_);
+    const bool last = step % kAheadStreams == kAheadStreams - 1;
+    operands.ahead = e_.advance(operands.ahead, e_.field_i64(last ? WHET_FIELD(ahead_return) : WHET_FIELD(ahead_stream)));
 }
 
 /// Fetches the tile's part of dst: it is read or written when the sums are there.
@@ -329,7 +329,7 @@ Values TileEmitter::emit_reduction_loop(const Operands& start, const Values& sum
         if (step > 0) e_.fence_schedule();
         if (transposed() && step % kTransposedSteps == 0) emit_columns(operands, step, steps);
         emit_step(operands, now, step);
-        emit_prefetch_ahead(operands);
+        emit_prefetch_ahead(operands, step, steps);
         advance_operands(operands, 0);
     }
     if (transposed()) e_.fence_schedule();  // else old and new addresses need registers at once
@@ -593,7 +593,6 @@ void TileEmitter::emit() {
     const bool walks = ahead() && !transposed();  // what is ahead, tile by tile
     if (walks) {
         first_ahead = e_.field_pointer(WHET_FIELD(ahead));
-        ahead_step_ = e_.field_i64(WHET_FIELD(ahead_step));
     }
     ir_.CreateBr(body);
 

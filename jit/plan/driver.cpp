@@ -295,6 +295,14 @@ private:
         }
     }
 
+    /// The prefetches of a call share out a run of `step` bytes for each of its reduction steps.
+    static void set_streams(TileArgs& args, int64_t step) {
+        constexpr int64_t kLine = 64;
+        const int64_t turns = args.tiles * (args.k / kAheadStreams);
+        args.ahead_stream = turns * step / kLine * kLine;
+        args.ahead_return = step - (kAheadStreams - 1) * args.ahead_stream;
+    }
+
     /// The first row tile of a fused operand: vector by vector of the lane tile, each with its columns of the panel.
     void fused_tile(const LaneTile& at) const {
         const int64_t lanes = lanes_of(context_.plan.isa), k = segment_channels(c_, at.segment);
@@ -367,13 +375,13 @@ private:
         args.alpha = context_.plan.op.alpha;
         args.beta = context_.plan.op.beta;
         args.ahead = args.vector;  // nothing to fetch: what is at hand anyway
-        args.ahead_step = 0;
+        args.ahead_stream = args.ahead_return = 0;
         args.panel = nullptr;
         args.panel_k = 0;
         if (at.ahead != nullptr) {
             const int64_t before = group * c_.row_tiles + first - at.first_row;
             args.ahead = at.ahead + before * c_.taps * k * at.ahead_step / static_cast<int64_t>(sizeof(float));
-            args.ahead_step = at.ahead_step;
+            set_streams(args, at.ahead_step);
         }
         return args;
     }

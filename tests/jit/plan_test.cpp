@@ -310,6 +310,17 @@ Calls run_noting_calls(const Plan& plan) {
     return {noted_calls(), {buffers.storage[0].data(), buffers.storage[1].data(), buffers.storage[2].data()}};
 }
 
+/// Bytes that each stream of a call's prefetches moves on in its turn; as many a step over all of them.
+int64_t step_of(const TileArgs& call) { return call.ahead_return + (kAheadStreams - 1) * call.ahead_stream; }
+
+/// Where the last stream ends, the others having met the next one's beginning on the way.
+const float* end_of_prefetches(const TileArgs& call) {
+    const int64_t turns = call.tiles * (call.k / kAheadStreams);
+    EXPECT_GE(turns * step_of(call), call.ahead_stream);
+    return call.ahead + ((kAheadStreams - 1) * call.ahead_stream + turns * step_of(call)) / 4;
+}
+constexpr int64_t kLine = 64 / sizeof(float);
+
 /// Whatever the loops, the tiles that use one panel fetch the one that is used next, all of it.
 TEST(PrefetchAhead, FetchesThePanelThatComesNext) {
     struct Shape {
@@ -336,12 +347,13 @@ TEST(PrefetchAhead, FetchesThePanelThatComesNext) {
                         const float* at = calls[i].ahead;
                         int64_t most = 0;  // what the prefetches can cover: less than a panel in a block cut short
                         for (; end < calls.size() && calls[end].vector == calls[i].vector &&
-                               calls[end].ahead_step == calls[i].ahead_step && std::abs(calls[end].ahead - at) <= 1;
+                               step_of(calls[end]) == step_of(calls[i]) && std::abs(calls[end].ahead - at) <= 1;
                              ++end) {
-                            at += calls[end].tiles * calls[end].k * calls[end].ahead_step / 4;
+                            at += calls[end].tiles * calls[end].k * step_of(calls[end]) / 4;
+                            EXPECT_LE(std::abs(at - end_of_prefetches(calls[end])), 3 * kLine);
                             most += calls[end].tiles * calls[end].k * plan->nest->contractions[0].most_ahead_step / 4;
                         }
-                        if (end < calls.size() && calls[i].ahead_step != 0) {
+                        if (end < calls.size() && step_of(calls[i]) != 0) {
                             EXPECT_EQ(calls[i].ahead, calls[end].vector);
                             EXPECT_GE(at - calls[i].ahead, std::min(most, calls[end].k * 48) - 8);
                         }
@@ -394,11 +406,12 @@ TEST(PrefetchAhead, ReadersOfAFusedOperandFetchTheNextRows) {
                         }
                         continue;
                     }
-                    if (call.ahead_step == 0) continue;
+                    if (step_of(call) == 0) continue;
                     const int64_t begin = call.ahead - first;
                     fetched = std::max(fetched, block);
                     EXPECT_LE(begin, fetched + 16);  // without a gap
-                    fetched = std::max(fetched, begin + call.tiles * call.k * call.ahead_step / 4);
+                    fetched = std::max(fetched, begin + call.tiles * call.k * step_of(call) / 4);
+                    EXPECT_LE(std::abs(first + fetched - end_of_prefetches(call)), 3 * kLine);
                 }
                 EXPECT_EQ(blocks, 288 / 48 / lane_block - 1);
             }

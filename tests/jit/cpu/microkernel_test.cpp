@@ -39,7 +39,8 @@ public:
         args.dst_tile = spec.rows * args.dst_row + pick(0, 5);
         args.bias_tile = pick(0, 9);
         args.ahead = pick(0, 1) ? nullptr : reinterpret_cast<const float*>(pick(0, 1 << 30));
-        args.ahead_step = pick(0, 300);
+        args.ahead_stream = pick(0, 300);
+        args.ahead_return = pick(-900, 300);
         args.panel_k = pick(width, 3 * width);
         for (int64_t tap = 0; tap < 2 * args.taps; ++tap) offsets_.push_back(pick(0, 60));
         args.tap_offsets = offsets_.data();
@@ -221,7 +222,7 @@ TEST_P(Tiles, PrefetchesAheadChangeNothing) {
                 MicrokernelSpec spec = {.isa = GetParam(),
                                         .rows = static_cast<uint8_t>(rows),
                                         .vectors = static_cast<uint8_t>(vectors),
-                                        .unroll = static_cast<uint8_t>(rows == 3 ? 1 : 4),
+                                        .unroll = static_cast<uint8_t>(rows == 3 ? 8 : 4),
                                         .prefetch = ahead};
                 for (const ScalarForm scalar :
                      {ScalarForm::rows_strided, ScalarForm::packed, ScalarForm::general}) {
