@@ -99,6 +99,15 @@ whet_status whet_site_set_original(whet_site* site, whet_original original, void
     return WHET_OK;
 }
 
+int whet_is_invariant(void) {
+    return runtime().options.numerics == whet::base::Numerics::invariant;
+}
+
+void whet_count_bypass(whet_bypass reason) {
+    if (reason >= WHET_BYPASS_UNSUPPORTED && reason <= WHET_BYPASS_FULL)
+        runtime().bypassed[reason].fetch_add(1, std::memory_order_relaxed);
+}
+
 whet_status whet_freeze(const void* pointer, size_t bytes) {
     return status_of(runtime().frozen.freeze(pointer, bytes));
 }

@@ -32,6 +32,7 @@ struct Runtime {
     FrozenRegistry frozen;
     Tuner* tuner = nullptr;
     std::atomic<bool> enabled{true}, paused{false}, pinned{false};
+    std::atomic<uint64_t> bypassed[WHET_BYPASS_FULL + 1] = {};  ///< calls, by whet_bypass
     bool may_tune = false;  ///< false: WHET_TUNE=off, budget 0, setuid, no usable CPU ...: the
                             ///< tuner is never started
     std::string untuned_reason;

@@ -154,6 +154,21 @@ WHET_API whet_status whet_site_set_original(whet_site* site, whet_original origi
 WHET_API whet_status whet_site_call(whet_site* site, void* const* operands, int count,
                                     whet_fallback fallback, void* user);
 
+/* ---- for integrations ------------------------------------------------------------------------ */
+
+/* 1 under WHET_NUMERICS=invariant: every call is then Whet's, however small and however many threads
+ * the original would use, since no result may depend on who computed it. Does not change. */
+WHET_API int whet_is_invariant(void);
+
+/* Why an integration left a call to the original without asking a site. */
+typedef enum whet_bypass {
+    WHET_BYPASS_UNSUPPORTED = 0, /* a form that no whet_op has: negative increments, overlap ... */
+    WHET_BYPASS_THREADS,         /* the original would use several threads */
+    WHET_BYPASS_FULL             /* no site left for it */
+} whet_bypass;
+/* Counts one such call, for the report. Tiny calls are not counted: counting costs what they do. */
+WHET_API void whet_count_bypass(whet_bypass reason);
+
 /* ---- frozen operands ------------------------------------------------------------------------- */
 
 /* Promises that `bytes` at `pointer` keep their content and stay mapped until whet_thaw. */

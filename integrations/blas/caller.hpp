@@ -1,31 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who called: the caller's library, the originals that it would have reached, and whether those use
-// one thread.
+// Who called: the caller's library, the originals that it would have reached, the width of their
+// integers and how many threads they use.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+
+#include "integrations/blas/names.hpp"
 
 namespace whet::blas {
 
-using SgemmFunction = void (*)(const char* transa, const char* transb, const int* m, const int* n,
-                               const int* k, const float* alpha, const float* a, const int* lda,
-                               const float* b, const int* ldb, const float* beta, float* c,
-                               const int* ldc);
-using CblasSgemmFunction = void (*)(int layout, int transa, int transb, int m, int n, int k,
-                                    float alpha, const float* a, int lda, const float* b, int ldb,
-                                    float beta, float* c, int ldc);
-using CblasSgemmBatchFunction = void (*)(int layout, const int* transa, const int* transb,
-                                         const int* m, const int* n, const int* k,
-                                         const float* alpha, const float** a, const int* lda,
-                                         const float** b, const int* ldb, const float* beta,
-                                         float** c, const int* ldc, int groups,
-                                         const int* group_size);
+// The originals' types. x86-64 passes a 32-bit and a 64-bit integer in the same places, and memory
+// is little-endian, so one type per calling convention serves both widths: integers by value are
+// int64_t, of which a narrow callee looks at the lower half; integers by address are int64_t
+// objects, or what the caller gave, passed on unread. Fortran's hidden string lengths come last,
+// always passed: a Fortran callee may use their places on the stack.
+using GemmFunction = void (*)(const char* transa, const char* transb, const void* m, const void* n,
+                              const void* k, const float* alpha, const float* a, const void* lda,
+                              const float* b, const void* ldb, const float* beta, float* c,
+                              const void* ldc, size_t transa_length, size_t transb_length);
+using GemvFunction = void (*)(const char* trans, const void* m, const void* n, const float* alpha,
+                              const float* a, const void* lda, const float* x, const void* incx,
+                              const float* beta, float* y, const void* incy, size_t trans_length);
+using CblasGemmFunction = void (*)(int layout, int transa, int transb, int64_t m, int64_t n,
+                                   int64_t k, float alpha, const float* a, int64_t lda,
+                                   const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
+using CblasGemvFunction = void (*)(int layout, int trans, int64_t m, int64_t n, float alpha,
+                                   const float* a, int64_t lda, const float* x, int64_t incx,
+                                   float beta, float* y, int64_t incy);
+using CblasGemmBatchFunction = void (*)(int layout, const int* transa, const int* transb,
+                                        const void* m, const void* n, const void* k,
+                                        const float* alpha, const float** a, const void* lda,
+                                        const float** b, const void* ldb, const float* beta,
+                                        float** c, const void* ldc, int64_t groups,
+                                        const void* group_size);
+using CblasGemmBatchStridedFunction = void (*)(int layout, int transa, int transb, int64_t m,
+                                               int64_t n, int64_t k, float alpha, const float* a,
+                                               int64_t lda, int64_t step_a, const float* b,
+                                               int64_t ldb, int64_t step_b, float beta, float* c,
+                                               int64_t ldc, int64_t step_c, int64_t count);
 
-/// One library that calls us. Made once, lives as long as the process; immutable.
-struct Library {
-    SgemmFunction sgemm = nullptr;  ///< null: no original anywhere
-    CblasSgemmFunction cblas_sgemm = nullptr;
-    CblasSgemmBatchFunction cblas_sgemm_batch = nullptr;
+/// How an original chooses its number of threads; null where the library has no such function.
+struct Threads {
     int (*openblas_get_num_threads)() = nullptr;
     int (*omp_get_max_threads)() = nullptr;
     int (*omp_in_parallel)() = nullptr;
@@ -34,17 +50,33 @@ struct Library {
 
     /// Whether the original would use one thread if the calling thread called it now. A few
     /// nanoseconds.
-    bool one_thread() const {
+    bool one() const {
         if (openblas_get_num_threads) return openblas_get_num_threads() == 1;
         if (omp_get_max_threads)
             return omp_get_max_threads() == 1 || (omp_in_parallel && omp_in_parallel() != 0);
         if (mkl_get_max_threads) return mkl_get_max_threads() == 1;
-        return true;  // neither: a BLAS without threads
+        return true;  // none of them: a BLAS without threads
     }
 };
 
-/// The library that holds `return_address`. Cached by address: a few nanoseconds when known, else
-/// some microseconds and a lock. Never null.
-const Library* library_at(const void* return_address);
+/// What one caller's library reaches by one name. Made once, lives as long as the process;
+/// immutable.
+struct Original {
+    void* function = nullptr;  ///< null: there is none anywhere
+    Operation operation = Operation::gemm;
+    bool wide_integers = false;
+    Threads threads;
+    /// Of a batch that the library does not have: its cblas_gemm, called once per product.
+    const Original* single = nullptr;
+
+    template <typename Function>
+    Function as() const {
+        return reinterpret_cast<Function>(function);
+    }
+};
+
+/// What the library that holds `return_address` reaches by `name`. Cached by address: a few
+/// nanoseconds when known, else some tens of microseconds and a lock.
+const Original& original_at(const void* return_address, Name name);
 
 }  // namespace whet::blas

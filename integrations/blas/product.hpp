@@ -13,19 +13,25 @@ namespace whet::blas {
 
 enum : int { kRowMajor = 101, kColMajor = 102, kNoTrans = 111, kTrans = 112, kConjTrans = 113 };
 
-enum class Entry : uint8_t { sgemm = 0, cblas_sgemm = 1, cblas_sgemm_batch = 2 };
-
-/// What decides the site. Column-major: a row-major call has its sides swapped.
+/// What decides the site. Column-major: a row-major call has its sides swapped. A product of a
+/// matrix with a vector is c[m, 1] = op(a)[m, k] b[k, 1], with the increments of the vectors as ldb
+/// and ldc.
 struct Key {
-    const Library* library = nullptr;
+    const Original* original = nullptr;
     int32_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
     float alpha = 0, beta = 0;
     uint8_t transa = 0, transb = 0;  ///< 1: transposed
     uint8_t row_major = 0;  ///< how the caller said it; the original is called the same way
-    Entry entry = Entry::sgemm;
-    uint8_t frozen = 0;  ///< bit 0: a, bit 1: b
+    uint8_t frozen = 0;     ///< bit 0: a, bit 1: b
     int32_t batch = 1;
     int64_t step_a = 0, step_b = 0, step_c = 0;  ///< between the matrices of a batch, in elements
+
+    bool is_vector() const {
+        return original->operation == Operation::gemv ||
+               original->operation == Operation::cblas_gemv;
+    }
+    /// The stride of c along m.
+    int64_t c_row_step() const { return is_vector() ? ldc : 1; }
 
     /// Field by field, without branches: wider loads would wait for the narrow stores that just
     /// filled the key.
@@ -35,11 +41,10 @@ struct Key {
             static_cast<uint32_t>((m ^ o.m) | (n ^ o.n) | (k ^ o.k) | (lda ^ o.lda) |
                                   (ldb ^ o.ldb) | (ldc ^ o.ldc) | (batch ^ o.batch) |
                                   (transa ^ o.transa) | (transb ^ o.transb) |
-                                  (row_major ^ o.row_major) | (frozen ^ o.frozen) |
-                                  (static_cast<int>(entry) ^ static_cast<int>(o.entry))) |
+                                  (row_major ^ o.row_major) | (frozen ^ o.frozen)) |
             (bits(alpha) ^ bits(o.alpha)) | (bits(beta) ^ bits(o.beta));
         const int64_t wide = (step_a ^ o.step_a) | (step_b ^ o.step_b) | (step_c ^ o.step_c);
-        return (narrow == 0) & (wide == 0) & (library == o.library);
+        return (narrow == 0) & (wide == 0) & (original == o.original);
     }
     uint64_t hash() const {
         const uint64_t x =
@@ -55,10 +60,10 @@ struct Key {
 /// The data of one call.
 struct Call {
     Key key;
-    const float* a;
-    const float* b;
-    float* c;
-    /// cblas_sgemm_batch only: the pointer arrays as given.
+    const float* a = nullptr;
+    const float* b = nullptr;
+    float* c = nullptr;
+    /// cblas_gemm_batch only: the pointer arrays as given.
     const float** a_array = nullptr;
     const float** b_array = nullptr;
     float** c_array = nullptr;
@@ -70,13 +75,32 @@ struct Call {
 /// them beside its six.
 inline constexpr int64_t kTinyProduct = 128 * 1024;
 
+/// The least product that is Whet's: kTinyProduct, or every one where none may differ by who serves
+/// it.
+inline int64_t least_product() {
+    static const int64_t least = whet_is_invariant() ? 1 : kTinyProduct;
+    return least;
+}
+
 /// Runs the original of `call`, or a plain loop where there is none (said once). Marks the thread,
-/// so that a BLAS call inside the original goes straight on.
+/// so that a BLAS call inside the original goes straight on and is counted once.
 void run_original(const Call& call);
+/// Marks the calling thread as inside an original, when `really`, for as long as it lives.
+class InsideOriginal {
+public:
+    explicit InsideOriginal(bool really) noexcept;
+    ~InsideOriginal();
+    InsideOriginal(const InsideOriginal&) = delete;
+    InsideOriginal& operator=(const InsideOriginal&) = delete;
+
+private:
+    const bool really_;
+};
 /// Whether the calling thread is inside an original.
 bool inside_original() noexcept;
 
 /// Serves the call by its site when it is Whet's, else by the original. key.frozen is filled here.
+/// The arguments are such that BLAS accepts them, or there is no original.
 void serve(Call& call);
 
 /// Whether [pointer, pointer + bytes) is frozen: remembered per thread, a few nanoseconds when

@@ -59,7 +59,12 @@ std::string json(const Report& report) {
                 "}";
         separator = ",\n";
     }
-    text += "\n ],\n \"tuning\": {";
+    append(text,
+           "\n ],\n \"bypassed_calls\": {\"unsupported\": %llu, \"threads\": %llu, \"full\": %llu}",
+           static_cast<unsigned long long>(report.bypassed_unsupported),
+           static_cast<unsigned long long>(report.bypassed_threads),
+           static_cast<unsigned long long>(report.bypassed_full));
+    text += ",\n \"tuning\": {";
     append(text,
            "\"trials\": %llu, \"compiles\": %llu, \"trials_without_compile\": %llu, \"published\": "
            "%llu, ",
@@ -109,6 +114,14 @@ std::string table(const Report& report) {
            static_cast<unsigned long long>(report.trials),
            static_cast<unsigned long long>(report.compiles),
            report.forge_cpu_seconds + report.program_cpu_seconds);
+    if (report.bypassed_unsupported + report.bypassed_threads + report.bypassed_full > 0) {
+        append(text,
+               "whet: calls left to the original unseen: %llu of a form that Whet does not have, "
+               "%llu on several threads, %llu beyond the budget of sites\n",
+               static_cast<unsigned long long>(report.bypassed_unsupported),
+               static_cast<unsigned long long>(report.bypassed_threads),
+               static_cast<unsigned long long>(report.bypassed_full));
+    }
     append(text, "%-56s %12s %10s %10s %6s %6s  %s\n", "operation", "calls", "before us", "now us",
            "gain", "bound", "schedule");
     for (const auto& row : report.rows) {
@@ -129,6 +142,10 @@ std::string prometheus(const Report& report) {
     metric("sites", "gauge", static_cast<double>(report.rows.size()));
     metric("calls_total", "counter", static_cast<double>(report.calls()));
     metric("served_calls_total", "counter", static_cast<double>(report.served_calls()));
+    metric("bypassed_unsupported_calls_total", "counter",
+           static_cast<double>(report.bypassed_unsupported));
+    metric("bypassed_threads_calls_total", "counter", static_cast<double>(report.bypassed_threads));
+    metric("bypassed_full_calls_total", "counter", static_cast<double>(report.bypassed_full));
     metric("trials_total", "counter", static_cast<double>(report.trials));
     metric("compiles_total", "counter", static_cast<double>(report.compiles));
     metric("published_total", "counter", static_cast<double>(report.published));

@@ -23,6 +23,8 @@ struct Report {
     std::vector<ReportRow> rows;  ///< most time first
     uint64_t trials = 0, compiles = 0, trials_without_compile = 0, published = 0, rolled_back = 0,
              declined = 0;
+    uint64_t bypassed_unsupported = 0, bypassed_threads = 0,
+        bypassed_full = 0;  ///< calls that no site was asked for
     uint64_t rejected_static = 0, rejected_wrong = 0, rejected_crashed = 0, rejected_slow = 0;
     double forge_cpu_seconds = 0,
            program_cpu_seconds = 0;  ///< of tuning, in the forge and in this process

@@ -361,6 +361,9 @@ Report Tuner::make_report() {
     report.frozen_bytes = runtime_.frozen.frozen_bytes();
     report.forge_restarts = restarts_;
     report.sites_open = status_.sites_open;
+    report.bypassed_unsupported = runtime_.bypassed[WHET_BYPASS_UNSUPPORTED];
+    report.bypassed_threads = runtime_.bypassed[WHET_BYPASS_THREADS];
+    report.bypassed_full = runtime_.bypassed[WHET_BYPASS_FULL];
     report.forge = !runtime_.may_tune     ? runtime_.untuned_reason
                    : !forge_              ? "none"
                    : forge_->in_process() ? "thread"
