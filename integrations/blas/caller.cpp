@@ -20,7 +20,7 @@ namespace {
 /// One library that calls us; an original is null until its name is first called from there.
 struct Library {
     void* handle = nullptr;
-    std::atomic<const Original*> originals[kNameCount] = {};
+    const Original* originals[kNameCount] = {};
 };
 
 /// The load address of the object that holds an address; null when unknown.
@@ -30,7 +30,7 @@ const void* object_of(const void* address) {
 }
 
 const void* own_object() {
-    static const void* const own = object_of(reinterpret_cast<const void*>(&original_at));
+    static const void* const own = object_of(reinterpret_cast<const void*>(&find_original));
     return own;
 }
 
@@ -141,85 +141,61 @@ const Original* make_original(void* caller, const NameRow& row) {
     return original;
 }
 
-/// Call sites seen so far: open addressing, filled under a mutex, read without; full at half: then
-/// the map answers.
-struct AddressTable {
-    static constexpr size_t kSlots = 1024;
-    struct Slot {
-        std::atomic<const void*> address{nullptr};
-        std::atomic<Library*> library{nullptr};
-    };
-    Slot slots[kSlots];
-    size_t used = 0;
+/// What changes when a new call site is met.
+struct Callers {
     std::mutex mutex;
-    std::map<const void*, Library*> by_object;
-
-    static size_t first_slot(const void* address) {
-        return (reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15ull >> 40) % kSlots;
-    }
-    Library* find(const void* address) const {
-        for (size_t at = first_slot(address), probes = 0; probes < kSlots;
-             at = (at + 1) % kSlots, ++probes) {
-            const void* const seen = slots[at].address.load(std::memory_order_acquire);
-            if (seen == address) return slots[at].library.load(std::memory_order_relaxed);
-            if (!seen) return nullptr;
-        }
-        return nullptr;
-    }
-    /// The library of an address that is new, or that found no slot. The mutex is held.
-    Library* insert(const void* address) {
-        Library*& library = by_object[object_of(address)];
-        if (!library) {
-            library = new Library;
-            library->handle = handle_of(address);
-        }
-        if (used < kSlots / 2) {
-            size_t at = first_slot(address);
-            while (slots[at].address.load(std::memory_order_relaxed)) at = (at + 1) % kSlots;
-            slots[at].library.store(library, std::memory_order_relaxed);
-            slots[at].address.store(address, std::memory_order_release);
-            ++used;
-        }
-        return library;
-    }
+    std::map<const void*, Library> by_object;
+    size_t call_sites_used = 0;
 };
 
-AddressTable& table();
+Callers& callers();
 
-void lock_table() { table().mutex.lock(); }
-void unlock_table() { table().mutex.unlock(); }
+void lock_callers() { callers().mutex.lock(); }
+void unlock_callers() { callers().mutex.unlock(); }
 
 /// Never destroyed: calls may come while the program ends. A child forked while another thread
 /// looks a library up finds the mutex free.
-AddressTable& table() {
+Callers& callers() {
     static auto* const made = [] {
-        ::pthread_atfork(lock_table, unlock_table, unlock_table);
-        return new AddressTable;
+        ::pthread_atfork(lock_callers, unlock_callers, unlock_callers);
+        return new Callers;
     }();
     return *made;
 }
 
-__attribute__((noinline)) const Original& find_slowly(const void* return_address, Name name) {
-    AddressTable& known = table();
-    std::lock_guard lock(known.mutex);
-    Library* library = known.find(return_address);
-    if (!library) library = known.insert(return_address);
-    auto& slot = library->originals[static_cast<size_t>(name)];
-    if (!slot.load(std::memory_order_relaxed)) {
-        slot.store(make_original(library->handle, kNames[static_cast<size_t>(name)]),
-                   std::memory_order_release);
+/// The place of a call site, or the free one where it belongs.
+CallSite& place_of(uint64_t key) {
+    size_t at = first_call_site(key);
+    while (true) {
+        const uint64_t seen = call_sites[at].key.load(std::memory_order_acquire);
+        if (seen == key || seen == 0) return call_sites[at];
+        at = (at + 1) % kCallSites;
     }
-    return *slot.load(std::memory_order_relaxed);
 }
 
 }  // namespace
 
-const Original& original_at(const void* return_address, Name name) {
-    if (Library* const library = table().find(return_address)) {
-        const auto& slot = library->originals[static_cast<size_t>(name)];
-        if (const Original* const found = slot.load(std::memory_order_acquire)) return *found;
+CallSite call_sites[kCallSites];
+
+const Original& find_original(const void* return_address, Name name) {
+    const uint64_t key = call_site_key(return_address, name);
+    CallSite& site = place_of(key);
+    if (site.key.load(std::memory_order_acquire) == key)
+        return *site.original.load(std::memory_order_relaxed);
+    Callers& all = callers();
+    std::lock_guard lock(all.mutex);
+    Library& library = all.by_object[object_of(return_address)];
+    if (!library.handle) library.handle = handle_of(return_address);
+    const Original*& original = library.originals[static_cast<size_t>(name)];
+    if (!original) original = make_original(library.handle, kNames[static_cast<size_t>(name)]);
+    // Beyond half of the places, a call site asks its library every time.
+    CallSite& free = place_of(key);
+    if (free.key.load(std::memory_order_relaxed) == 0 && all.call_sites_used < kCallSites / 2) {
+        free.original.store(original, std::memory_order_relaxed);
+        free.key.store(key, std::memory_order_release);
+        ++all.call_sites_used;
     }
-    return find_slowly(return_address, name);
+    return *original;
 }
 
 }  // namespace whet::blas

@@ -3,6 +3,7 @@
 // integers and how many threads they use.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -75,8 +76,34 @@ struct Original {
     }
 };
 
-/// What the library that holds `return_address` reaches by `name`. Cached by address: a few
-/// nanoseconds when known, else some tens of microseconds and a lock.
-const Original& original_at(const void* return_address, Name name);
+/// A place that calls us by one name: filled once under a mutex, read without.
+struct CallSite {
+    std::atomic<uint64_t> key{0};  ///< return address, the name above its 47 bits; 0: free
+    std::atomic<const Original*> original{nullptr};
+};
+/// Open addressing; filled to half.
+inline constexpr size_t kCallSites = 1024;
+extern CallSite call_sites[kCallSites];
+
+inline uint64_t call_site_key(const void* return_address, Name name) {
+    return reinterpret_cast<uintptr_t>(return_address) |
+           (static_cast<uint64_t>(name) + 1) << 56;  // + 1: never 0
+}
+inline size_t first_call_site(uint64_t key) {
+    return (key * 0x9e3779b97f4a7c15ull >> 40) % kCallSites;
+}
+
+/// original_at for call sites that are not at their first place.
+const Original& find_original(const void* return_address, Name name);
+
+/// What the library that holds `return_address` reaches by `name`. A nanosecond when known, else
+/// some tens of microseconds and a lock.
+inline const Original& original_at(const void* return_address, Name name) {
+    const uint64_t key = call_site_key(return_address, name);
+    const CallSite& site = call_sites[first_call_site(key)];
+    if (__builtin_expect(site.key.load(std::memory_order_acquire) == key, 1))
+        return *site.original.load(std::memory_order_relaxed);
+    return find_original(return_address, name);
+}
 
 }  // namespace whet::blas

@@ -73,11 +73,16 @@ enum class Verdict {
     return Verdict::unsupported;
 }
 
-Verdict judge(const Sizes& s, float alpha, int64_t count = 1) {
-    if ((s.transa | s.transb) < 0 || s.m <= 0 || s.n <= 0 || s.k <= 0 || count <= 0 || alpha == 0 ||
-        inside_original() || !reaches(least_product(), count, s.m, s.n, s.k)) {
-        return Verdict::originals;
-    }
+/// The calls that no plan could help: empty, tiny, alpha = 0, or inside an original.
+[[gnu::always_inline]] inline bool is_beneath(float alpha, int64_t m, int64_t n, int64_t k,
+                                              int64_t count = 1) {
+    return m <= 0 || n <= 0 || k <= 0 || count <= 0 || alpha == 0 ||
+           !reaches(least_product(), count, m, n, k) || inside_original();
+}
+
+/// Whose a product is that is not beneath.
+Verdict judge(const Sizes& s, int64_t count = 1) {
+    if ((s.transa | s.transb) < 0) return Verdict::originals;
     if (s.lda < (s.transa ? s.k : s.m) || s.ldb < (s.transb ? s.n : s.k) || s.ldc < s.m)
         return Verdict::originals;
     const int64_t all_bits = s.m | s.n | s.k | s.lda | s.ldb | s.ldc | count;
@@ -112,14 +117,17 @@ template <Integers kIntegers>
                                         const void* lda, const float* b, const void* ldb,
                                         const float* beta, float* c, const void* ldc) {
     const Reader<kIntegers> read(original);
-    const Sizes sizes{transposed(*transa), transposed(*transb), read(m),   read(n),
-                      read(k),             read(lda),           read(ldb), read(ldc)};
-    const Verdict verdict = judge(sizes, *alpha);
-    if (verdict != Verdict::whets && original.function) {
-        const InsideOriginal inside(verdict == Verdict::unsupported);
+    const auto ask_original = [&] {
         original.as<GemmFunction>()(transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, 1,
                                     1);
-        return;
+    };
+    if (is_beneath(*alpha, read(m), read(n), read(k)) && original.function) return ask_original();
+    const Sizes sizes{transposed(*transa), transposed(*transb), read(m),   read(n),
+                      read(k),             read(lda),           read(ldb), read(ldc)};
+    const Verdict verdict = judge(sizes);
+    if (verdict != Verdict::whets && original.function) {
+        const InsideOriginal inside(verdict == Verdict::unsupported);
+        return ask_original();
     }
     Call call{key_of(original, sizes, *alpha, *beta, false), a, b, c};
     serve(call);
@@ -133,18 +141,21 @@ template <Integers kIntegers>
                                               const float* b, int64_t ldb, float beta, float* c,
                                               int64_t ldc) {
     const Reader<kIntegers> read(original);
+    const auto ask_original = [&] {
+        original.as<CblasGemmFunction>()(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb,
+                                         beta, c, ldc);
+    };
+    if (is_beneath(alpha, read(m), read(n), read(k)) && original.function) return ask_original();
     const Layout order(layout);
-    const bool row_major = order.row_major;
     const int ta = order.transposed(transa), tb = order.transposed(transb);
+    const bool row_major = order.row_major;
     const Sizes sizes =
         row_major ? Sizes{tb, ta, read(n), read(m), read(k), read(ldb), read(lda), read(ldc)}
                   : Sizes{ta, tb, read(m), read(n), read(k), read(lda), read(ldb), read(ldc)};
-    const Verdict verdict = judge(sizes, alpha);
+    const Verdict verdict = judge(sizes);
     if (verdict != Verdict::whets && original.function) {
         const InsideOriginal inside(verdict == Verdict::unsupported);
-        original.as<CblasGemmFunction>()(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb,
-                                         beta, c, ldc);
-        return;
+        return ask_original();
     }
     Call call{key_of(original, sizes, alpha, beta, row_major), row_major ? b : a, row_major ? a : b,
               c};
@@ -175,12 +186,10 @@ Vectors vectors_of(int trans, int64_t rows, int64_t columns, int64_t lda, int64_
     return {{trans, 1, m, 1, k, lda, incx, incy}, incx > 0 && incy > 0};
 }
 
-Verdict judge(const Vectors& v, float alpha) {
+/// Whose a product with a vector is that is not beneath.
+Verdict judge(const Vectors& v) {
     const Sizes& s = v.sizes;
-    if (s.transa < 0 || s.m <= 0 || s.k <= 0 || alpha == 0 || inside_original() ||
-        !reaches(least_product(), 1, s.m, 1, s.k)) {
-        return Verdict::originals;
-    }
+    if (s.transa < 0) return Verdict::originals;
     if (s.lda < (s.transa ? s.k : s.m) || s.ldb == 0 || s.ldc == 0) return Verdict::originals;
     const bool fits = v.supported && (s.m | s.k | s.lda | s.ldb | s.ldc) <= INT_MAX;
     return fits ? Verdict::whets : unsupported();
@@ -193,13 +202,16 @@ template <Integers kIntegers>
                                         const void* lda, const float* x, const void* incx,
                                         const float* beta, float* y, const void* incy) {
     const Reader<kIntegers> read(original);
+    const auto ask_original = [&] {
+        original.as<GemvFunction>()(trans, m, n, alpha, a, lda, x, incx, beta, y, incy, 1);
+    };
+    if (is_beneath(*alpha, read(m), read(n), 1) && original.function) return ask_original();
     const Vectors vectors =
         vectors_of(transposed(*trans), read(m), read(n), read(lda), read(incx), read(incy));
-    const Verdict verdict = judge(vectors, *alpha);
+    const Verdict verdict = judge(vectors);
     if (verdict != Verdict::whets && original.function) {
         const InsideOriginal inside(verdict == Verdict::unsupported);
-        original.as<GemvFunction>()(trans, m, n, alpha, a, lda, x, incx, beta, y, incy, 1);
-        return;
+        return ask_original();
     }
     Call call{key_of(original, vectors.sizes, *alpha, *beta, false), a, x, y};
     serve(call);
@@ -212,21 +224,23 @@ template <Integers kIntegers>
                                               int64_t lda, const float* x, int64_t incx, float beta,
                                               float* y, int64_t incy) {
     const Reader<kIntegers> read(original);
-    const Layout order(layout);
-    const bool row_major = order.row_major;
-    const int t = order.transposed(trans);
-    const Vectors vectors =
-        row_major ? vectors_of(t < 0 ? t : 1 - t, read(n), read(m), read(lda), read(incx),
-                               read(incy))
-                  : vectors_of(t, read(m), read(n), read(lda), read(incx), read(incy));
-    const Verdict verdict = judge(vectors, alpha);
-    if (verdict != Verdict::whets && original.function) {
-        const InsideOriginal inside(verdict == Verdict::unsupported);
+    const auto ask_original = [&] {
         original.as<CblasGemvFunction>()(layout, trans, m, n, alpha, a, lda, x, incx, beta, y,
                                          incy);
-        return;
+    };
+    if (is_beneath(alpha, read(m), read(n), 1) && original.function) return ask_original();
+    const Layout order(layout);
+    const int t = order.transposed(trans);
+    const Vectors vectors =
+        order.row_major
+            ? vectors_of(t < 0 ? t : 1 - t, read(n), read(m), read(lda), read(incx), read(incy))
+            : vectors_of(t, read(m), read(n), read(lda), read(incx), read(incy));
+    const Verdict verdict = judge(vectors);
+    if (verdict != Verdict::whets && original.function) {
+        const InsideOriginal inside(verdict == Verdict::unsupported);
+        return ask_original();
     }
-    Call call{key_of(original, vectors.sizes, alpha, beta, row_major), a, x, y};
+    Call call{key_of(original, vectors.sizes, alpha, beta, order.row_major), a, x, y};
     serve(call);
 }
 
@@ -285,7 +299,8 @@ void one_group(const Original& original, const Groups& g) {
                                   : Sizes{ta, tb, m, n, k, lda, ldb, read(g.ldc)};
     int64_t step_a = 0, step_b = 0, step_c = 0;
     // The sum of the products counts as the size.
-    Verdict verdict = judge(sizes, *g.alpha, count);
+    Verdict verdict = is_beneath(*g.alpha, m, n, k, count) ? Verdict::originals
+                                                           : judge(sizes, count);
     if (verdict == Verdict::whets &&
         !(even_step(g.a, count, step_a) && even_step(g.b, count, step_b) &&
           even_step(g.c, count, step_c))) {
@@ -359,7 +374,9 @@ template <Integers kIntegers>
     const Sizes sizes =
         row_major ? Sizes{tb, ta, read(n), read(m), read(k), read(ldb), read(lda), read(ldc)}
                   : Sizes{ta, tb, read(m), read(n), read(k), read(lda), read(ldb), read(ldc)};
-    Verdict verdict = judge(sizes, alpha, read(count));
+    Verdict verdict = is_beneath(alpha, read(m), read(n), read(k), read(count))
+                          ? Verdict::originals
+                          : judge(sizes, read(count));
     if (verdict == Verdict::whets && (read(step_a) | read(step_b) | read(step_c)) < 0)
         verdict = unsupported();
     if (verdict != Verdict::whets) {
