@@ -33,7 +33,8 @@ typedef enum whet_control_command {
     WHET_CONTROL_RESUME,  /* whet_resume */
     WHET_CONTROL_PIN,     /* whet_pin */
     WHET_CONTROL_DRAIN,   /* publish a report, then acknowledge */
-    WHET_CONTROL_REPORT   /* publish a report now, then acknowledge */
+    WHET_CONTROL_REPORT,  /* publish a report now, then acknowledge */
+    WHET_CONTROL_CONTINUE /* search on where the search is settled */
 } whet_control_command;
 
 /* A command word: a number that grows by one with every command of the page, above the command's

@@ -28,7 +28,9 @@ constexpr int kEnoughTimed =
 constexpr int64_t kLongestOpenNs = 3'000'000'000;  // then those that were timed decide
 constexpr int64_t kLongestTrialNs =
     8'000'000'000;                       // a site that is hardly called takes the forge's word
-constexpr double kClearWin = 1.02;       // a geomean this high needs no interval
+constexpr double kWorthCrossing = 1.03;  // a family's geomean: every better plan asks again, so that chance alone would
+                                         // carry a tie across sooner or later, and what is cached live may not be here
+constexpr double kClearWin = 1.08;       // this high, it needs no interval
 constexpr double kRegret = 0.97;         // live, against the original: then a fresh timing decides
 constexpr double kRegretUnpaired = 0.8;  // where no fresh timing is possible
 constexpr int64_t kWatchPauseNs = 10'000'000'000;  // between two fresh timings of a family
@@ -240,7 +242,7 @@ void Tuner::decide_family(FamilyState& family, int64_t now) {
         now - family.first_measured_ns < kLongestOpenNs)
         return;
     const double ratio = std::exp(logs / timed), low = std::exp(lows / timed);
-    if (low > 1 || ratio > kClearWin) {
+    if ((low > 1 && ratio > kWorthCrossing) || ratio > kClearWin) {
         cross(family);
         return;
     }

@@ -229,6 +229,7 @@ void Tuner::handle(Message type, const std::vector<uint8_t>& payload) {
         case Message::reply: {
             auto reply = forge::decode<forge::TextMessage>(payload.data(), payload.size());
             if (!reply) return malformed(reply.error());
+            if (!answered_.contains(reply->id)) return;  // nobody waits
             answers_[reply->id] += reply->text;
             if (reply->last) answered_[reply->id] = true;
             return;
@@ -260,6 +261,9 @@ void Tuner::obey_control_page() {
         case WHET_CONTROL_PAUSE: runtime_.paused = true; break;
         case WHET_CONTROL_RESUME: runtime_.paused = false; break;
         case WHET_CONTROL_PIN: runtime_.pinned = true; break;
+        case WHET_CONTROL_CONTINUE:
+            if (forge_) send(Message::text, forge::TextMessage{.text = "continue"});
+            break;
         case WHET_CONTROL_DRAIN:
         case WHET_CONTROL_REPORT: break;
     }

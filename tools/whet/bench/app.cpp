@@ -91,7 +91,9 @@ bool enter(tools::ControlHost& host, State state) {
         case State::paused:
             return command(host, WHET_CONTROL_PAUSE) && command(host, WHET_CONTROL_ENABLE);
         case State::tuning:
-            return command(host, WHET_CONTROL_ENABLE) && command(host, WHET_CONTROL_RESUME);
+            // Where the search is settled it goes on, so that every such block is one of tuning.
+            return command(host, WHET_CONTROL_ENABLE) && command(host, WHET_CONTROL_RESUME) &&
+                   command(host, WHET_CONTROL_CONTINUE);
     }
     return false;
 }
