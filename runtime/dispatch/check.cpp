@@ -35,12 +35,30 @@ void for_each_offset(const whet_view& view, Body body) {
     }
 }
 
+/// Calls body(offset in elements, length) for every stretch of a view that lies in one piece: its
+/// rows, else its elements. Copying whole results element by element would be felt.
+template <typename Body>
+void for_each_stretch(const whet_view& view, Body body) {
+    whet_view starts = view;
+    const int last = view.rank - 1;
+    const bool rows = last >= 0 && (view.strides[last] == 1 || view.extents[last] == 1);
+    if (rows) starts.rank = last;
+    const int64_t length = rows ? view.extents[last] : 1;
+    for_each_offset(starts, [&](int64_t offset, const int64_t*) { body(offset, length); });
+}
+
 /// Copies dst's elements to a compact array, or back.
 void gather(const whet_view& view, const float* from, float* to) {
-    for_each_offset(view, [&](int64_t offset, const int64_t*) { *to++ = from[offset]; });
+    for_each_stretch(view, [&](int64_t offset, int64_t length) {
+        std::memcpy(to, from + offset, static_cast<size_t>(length) * sizeof(float));
+        to += length;
+    });
 }
 void scatter(const whet_view& view, const float* from, float* to) {
-    for_each_offset(view, [&](int64_t offset, const int64_t*) { to[offset] = *from++; });
+    for_each_stretch(view, [&](int64_t offset, int64_t length) {
+        std::memcpy(to + offset, from, static_cast<size_t>(length) * sizeof(float));
+        from += length;
+    });
 }
 
 }  // namespace

@@ -72,6 +72,10 @@ void GuardedBuffer::protect(bool read_only) {
         mprotect(body_, body_bytes_, read_only ? PROT_READ : PROT_READ | PROT_WRITE);
 }
 
+void GuardedBuffer::prefer_huge_pages() {
+    if (body_ != nullptr) madvise(body_, body_bytes_, MADV_HUGEPAGE);
+}
+
 bool GuardedBuffer::canary_intact() const {
     return all_canary(body_, data_) && all_canary(data_ + bytes_, body_ + body_bytes_);
 }

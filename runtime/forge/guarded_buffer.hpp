@@ -39,6 +39,9 @@ public:
     bool empty() const { return mapping_ == nullptr; }
     /// Makes the block read-only (a write then faults), or writable again.
     void protect(bool read_only);
+    /// Asks for huge pages, as the program's packed operands have. To be called before the block is
+    /// written.
+    void prefer_huge_pages();
     /// False when a byte of the slack was written.
     bool canary_intact() const;
 

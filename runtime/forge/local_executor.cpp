@@ -176,6 +176,11 @@ public:
     double outside_cpu_seconds() const override { return 0; }
 
 private:
+    /// Weights to rotate: packed ones on huge pages, as they are in the program, and others.
+    struct Arena {
+        GuardedBuffer memory;
+        size_t at = 0;
+    };
     /// Under the application's floating-point modes, its CPU time counted.
     template <typename Run>
     TrialResult as_application(Run run) {
@@ -194,19 +199,18 @@ private:
                  const TrialOptions& options, TrialResult& result);
     base::Result<OpContext*> context_of(const whet_op& op);
     base::Result<Runnable> prepare(const whet_op& op, const Candidate& candidate);
-    base::Result<void> ensure_arena(size_t bytes);
+    base::Result<Arena*> arena_of(bool packed, size_t bytes);
 
     ExecutorSettings settings_;
     bool guarded_;
     CodeArena code_;
     std::list<std::unique_ptr<OpContext>> contexts_;
-    GuardedBuffer arena_;
-    size_t arena_at_ = 0;
+    Arena arenas_[2];
     uint64_t clock_ = 0;
 };
 
 base::Result<OpContext*> LocalExecutor::context_of(const whet_op& op) {
-    size_t total = arena_.bytes();
+    size_t total = arenas_[0].memory.bytes() + arenas_[1].memory.bytes();
     for (auto& context : contexts_) {
         if (std::memcmp(&context->op(), &op, sizeof(op)) == 0) {
             context->last_use = ++clock_;
@@ -254,19 +258,21 @@ base::Result<Runnable> LocalExecutor::prepare(const whet_op& op, const Candidate
     return runnable;
 }
 
-base::Result<void> LocalExecutor::ensure_arena(size_t bytes) {
+base::Result<LocalExecutor::Arena*> LocalExecutor::arena_of(bool packed, size_t bytes) {
+    Arena& arena = arenas_[packed];
     const size_t wanted = std::max(kRotationBytes, (bytes + 8191) / 4096 * 4096);
-    if (arena_.bytes() >= wanted) return {};
-    arena_ = GuardedBuffer();
-    WHET_TRY(arena_, GuardedBuffer::make(wanted, Edge::end, guarded_));
+    if (arena.memory.bytes() >= wanted) return &arena;
+    arena.memory = GuardedBuffer();
+    WHET_TRY(arena.memory, GuardedBuffer::make(wanted, Edge::end, guarded_));
+    if (packed) arena.memory.prefer_huge_pages();
     // Values do not matter for time, but subnormal ones do: ordinary ones, bounded so that sums
     // stay finite.
-    float* values = arena_.floats();
+    float* values = arena.memory.floats();
     constexpr size_t kPattern = 1021;
     for (size_t i = 0; i < wanted / sizeof(float); ++i) {
         values[i] = 0.5f + static_cast<float>(i % kPattern) * (0.5f / kPattern);
     }
-    return {};
+    return &arena;
 }
 
 void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
@@ -284,15 +290,16 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
             weights, static_cast<size_t>(span_of(context.op().operands[WHET_B])) * sizeof(float));
     }
     auto scratch = context.scratch(shared + scratch_bytes);
-    auto arena = ensure_arena(weights);
+    auto arena = arena_of(candidate.plan->frozen[WHET_B].id != 0, weights);
     if (!scratch || !arena) {
         result.reason = (!arena ? arena.error() : scratch.error()).message;
         return;
     }
     // Slices may read shared scratch that this call did not pack.
-    if (shared != 0) std::memcpy(*scratch, arena_.data(), std::min(shared, arena_.bytes()));
+    const GuardedBuffer& values = (*arena)->memory;
+    if (shared != 0) std::memcpy(*scratch, values.data(), std::min(shared, values.bytes()));
     const SampleSize size = sample_size(context.call_ns(), options);
-    TimedPlan a(context, candidate, size, arena_, arena_at_, *scratch, shared);
+    TimedPlan a(context, candidate, size, values, (*arena)->at, *scratch, shared);
     if (incumbent == nullptr) {
         const auto sample = [&] { return a.sample(); };
         const PairedResult self = run_paired(sample, sample, kControlQuads, true);
@@ -303,7 +310,7 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
         result.rejected_quads = self.rejected_quads;
         return;
     }
-    TimedPlan b(context, *incumbent, size, arena_, arena_at_, *scratch, shared);
+    TimedPlan b(context, *incumbent, size, values, (*arena)->at, *scratch, shared);
     const auto sample_a = [&] { return a.sample(); };
     const auto sample_b = [&] { return b.sample(); };
     PairedResult paired = run_paired(sample_a, sample_b, options.max_quads, false);
@@ -396,7 +403,7 @@ TrialResult LocalExecutor::run_check(const std::vector<KernelRef>& kernels) {
 
 base::Result<MachineRecord> LocalExecutor::measure_machine(const BuiltKernel* kernel) {
     MachineRecord record;
-    WHET_TRY_VOID(ensure_arena(2 * kRotationBytes));
+    WHET_TRY(Arena* const arena, arena_of(false, 2 * kRotationBytes));
     code_.begin_group();
     if (kernel != nullptr && kernel->blob.spec.kind == jit::MicrokernelKind::tile) {
         // One tile, its operands in the first-level cache: the multiply-add units are all that it
@@ -409,8 +416,8 @@ base::Result<MachineRecord> LocalExecutor::measure_machine(const BuiltKernel* ke
             GuardedBuffer result,
             GuardedBuffer::make(static_cast<size_t>(spec.rows * width) * 4, Edge::start, false));
         jit::TileArgs args{};
-        args.scalar = arena_.floats();
-        args.vector = arena_.floats() + 16384;
+        args.scalar = arena->memory.floats();
+        args.vector = arena->memory.floats() + 16384;
         args.dst = result.floats();
         args.taps = 1;
         args.k = kDepth;
@@ -434,7 +441,7 @@ base::Result<MachineRecord> LocalExecutor::measure_machine(const BuiltKernel* ke
     // during which another thread ran shows as a slow one, so a high percentile of the pieces
     // counts.
     constexpr size_t kPiece = 256 * 1024;
-    const float* values = arena_.floats();
+    const float* values = arena->memory.floats();
     std::vector<double> rates;
     for (size_t at = 0; at + kPiece <= 2 * kRotationBytes / sizeof(float); at += kPiece) {
         const int64_t began = base::steady_ns();
@@ -450,7 +457,7 @@ base::Result<MachineRecord> LocalExecutor::measure_machine(const BuiltKernel* ke
     }
     std::sort(rates.begin(), rates.end());
     if (!rates.empty()) record.stream_gbs = rates[rates.size() * 9 / 10];
-    arena_ = GuardedBuffer();  // twice what trials need
+    arena->memory = GuardedBuffer();  // twice what trials need
     // Without generated code: one multiply and one add a cycle, the most that the interpreter could
     // reach.
     if (record.peak_gflops == 0) record.peak_gflops = 2 * base::cycles_per_ns();

@@ -3,6 +3,7 @@
 #include "runtime/forge/protocol.hpp"
 
 #include <cerrno>
+#include <type_traits>
 
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -12,223 +13,77 @@
 namespace whet::runtime::forge {
 namespace {
 
-void put(Writer& w, const HelloMessage& m) {
-    w.put(m.version);
-    w.put(m.build_id);
-    w.put(m.pid);
-    w.put(m.isa);
-    w.put(m.mxcsr);
-    w.put_string(m.directory);
-    w.put<uint64_t>(m.environment.size());
-    for (const auto& line : m.environment) w.put_string(line);
-}
+/// The fields of a message in their order on the wire, for both directions: M is T or const T.
+template <typename M, typename T>
+concept Is = std::is_same_v<std::remove_const_t<M>, T>;
 
-void get(Reader& r, HelloMessage& m) {
-    m.version = r.get<uint32_t>();
-    m.build_id = r.get<uint64_t>();
-    m.pid = r.get<int32_t>();
-    m.isa = r.get<jit::Isa>();
-    m.mxcsr = r.get<uint32_t>();
-    m.directory = r.get_string();
-    const auto count = r.get<uint64_t>();
-    for (uint64_t i = 0; i < count && r.ok(); ++i) m.environment.push_back(r.get_string());
+void fields(Is<HelloMessage> auto& m, auto&& use) {
+    use(m.version, m.build_id, m.pid, m.isa, m.mxcsr, m.directory, m.environment);
 }
-
-void put(Writer& w, const SiteMessage& m) {
-    w.put(m.site);
-    w.put(m.family);
-    w.put(m.op);
+void fields(Is<SiteMessage> auto& m, auto&& use) { use(m.site, m.family, m.op); }
+void fields(Is<ProfileEntry> auto& m, auto&& use) {
+    use(m.site, m.calls, m.total_ns, m.recent_calls_per_s);
 }
-
-void get(Reader& r, SiteMessage& m) {
-    m.site = r.get<SiteId>();
-    m.family = r.get<SiteId>();
-    m.op = r.get<whet_op>();
+void fields(Is<ProfileMessage> auto& m, auto&& use) { use(m.entries); }
+void fields(Is<VerdictMessage> auto& m, auto&& use) { use(m.site, m.kind, m.schedule, m.ratio); }
+void fields(Is<ControlMessage> auto& m, auto&& use) {
+    use(m.paused, m.cpu_share, m.seconds_left, m.trials_left);
 }
+void fields(Is<PlantMessage> auto& m, auto&& use) {
+    use(m.site, m.is_blob, m.skip_static, m.content);
+}
+void fields(Is<TextMessage> auto& m, auto&& use) { use(m.id, m.last, m.text); }
+void fields(Is<ReadyMessage> auto& m, auto&& use) { use(m.pid, m.in_process, m.note); }
+void fields(Is<jit::Blob> auto& m, auto&& use) { use(m.spec, m.bytes, m.entry, m.text_bytes); }
+void fields(Is<OfferMessage> auto& m, auto&& use) {
+    use(m.site, m.kind, m.schedule, m.blobs, m.estimate_ns, m.ratio, m.low, m.high, m.bound_ns,
+        m.served_before, m.ahead, m.op);
+}
+void fields(Is<StatusMessage> auto& m, auto&& use) {
+    use(m.trials, m.compiles, m.trials_without_compile, m.rejected_static, m.rejected_wrong,
+        m.rejected_crashed, m.rejected_slow, m.cpu_seconds, m.build_ms_p50, m.build_ms_p95,
+        m.peak_gflops, m.stream_gbs, m.sites_open, m.sites_settled, m.working_on, m.doing);
+}
+void fields(Is<LogMessage> auto& m, auto&& use) { use(m.level, m.text); }
 
-void put(Writer& w, const ProfileMessage& m) {
-    w.put<uint64_t>(m.entries.size());
-    for (const auto& e : m.entries) {
-        w.put(e.site);
-        w.put(e.calls);
-        w.put(e.total_ns);
-        w.put(e.recent_calls_per_s);
+/// Structures that go field by field, lest their padding is sent.
+template <typename T>
+constexpr bool kHasFields = std::is_same_v<T, ProfileEntry> || std::is_same_v<T, jit::Blob>;
+template <typename T>
+constexpr bool kIsVector = false;
+template <typename T>
+constexpr bool kIsVector<std::vector<T>> = true;
+
+template <typename T>
+void put(Writer& w, const T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+        w.put_string(value);
+    } else if constexpr (std::is_same_v<T, std::vector<uint8_t>>) {
+        w.put_bytes(value.data(), value.size());
+    } else if constexpr (kIsVector<T>) {
+        w.put<uint64_t>(value.size());
+        for (const auto& one : value) put(w, one);
+    } else if constexpr (kHasFields<T>) {
+        fields(value, [&w](const auto&... field) { (put(w, field), ...); });
+    } else {
+        w.put(value);
     }
-}
-
-void get(Reader& r, ProfileMessage& m) {
-    const auto count = r.get<uint64_t>();
-    for (uint64_t i = 0; i < count && r.ok(); ++i) {
-        ProfileEntry e;
-        e.site = r.get<SiteId>();
-        e.calls = r.get<uint64_t>();
-        e.total_ns = r.get<double>();
-        e.recent_calls_per_s = r.get<double>();
-        m.entries.push_back(e);
-    }
-}
-
-void put(Writer& w, const VerdictMessage& m) {
-    w.put(m.site);
-    w.put(m.kind);
-    w.put_string(m.schedule);
-    w.put(m.ratio);
-}
-
-void get(Reader& r, VerdictMessage& m) {
-    m.site = r.get<SiteId>();
-    m.kind = r.get<VerdictKind>();
-    m.schedule = r.get_string();
-    m.ratio = r.get<double>();
-}
-
-void put(Writer& w, const ControlMessage& m) {
-    w.put(m.paused);
-    w.put(m.cpu_share);
-    w.put(m.seconds_left);
-    w.put(m.trials_left);
-}
-
-void get(Reader& r, ControlMessage& m) {
-    m.paused = r.get<uint8_t>();
-    m.cpu_share = r.get<double>();
-    m.seconds_left = r.get<double>();
-    m.trials_left = r.get<int64_t>();
-}
-
-void put(Writer& w, const PlantMessage& m) {
-    w.put(m.site);
-    w.put(m.is_blob);
-    w.put(m.skip_static);
-    w.put_bytes(m.content.data(), m.content.size());
-}
-
-void get(Reader& r, PlantMessage& m) {
-    m.site = r.get<SiteId>();
-    m.is_blob = r.get<uint8_t>();
-    m.skip_static = r.get<uint8_t>();
-    m.content = r.get_bytes();
-}
-
-void put(Writer& w, const TextMessage& m) {
-    w.put(m.id);
-    w.put(m.last);
-    w.put_string(m.text);
-}
-
-void get(Reader& r, TextMessage& m) {
-    m.id = r.get<uint64_t>();
-    m.last = r.get<uint8_t>();
-    m.text = r.get_string();
-}
-
-void put(Writer& w, const ReadyMessage& m) {
-    w.put(m.pid);
-    w.put(m.in_process);
-    w.put_string(m.note);
-}
-
-void get(Reader& r, ReadyMessage& m) {
-    m.pid = r.get<int32_t>();
-    m.in_process = r.get<uint8_t>();
-    m.note = r.get_string();
-}
-
-void put(Writer& w, const jit::Blob& b) {
-    w.put(b.spec);
-    w.put_bytes(b.bytes.data(), b.bytes.size());
-    w.put(b.entry);
-    w.put(b.text_bytes);
-}
-
-void get(Reader& r, jit::Blob& b) {
-    b.spec = r.get<jit::MicrokernelSpec>();
-    b.bytes = r.get_bytes();
-    b.entry = r.get<uint32_t>();
-    b.text_bytes = r.get<uint32_t>();
-}
-
-void put(Writer& w, const OfferMessage& m) {
-    w.put(m.site);
-    w.put(m.kind);
-    w.put_string(m.schedule);
-    w.put<uint64_t>(m.blobs.size());
-    for (const auto& blob : m.blobs) put(w, blob);
-    w.put(m.estimate_ns);
-    w.put(m.ratio);
-    w.put(m.low);
-    w.put(m.high);
-    w.put(m.bound_ns);
-    w.put(m.served_before);
-}
-
-void get(Reader& r, OfferMessage& m) {
-    m.site = r.get<SiteId>();
-    m.kind = r.get<OfferKind>();
-    m.schedule = r.get_string();
-    const auto count = r.get<uint64_t>();
-    for (uint64_t i = 0; i < count && r.ok(); ++i) get(r, m.blobs.emplace_back());
-    m.estimate_ns = r.get<double>();
-    m.ratio = r.get<double>();
-    m.low = r.get<double>();
-    m.high = r.get<double>();
-    m.bound_ns = r.get<double>();
-    m.served_before = r.get<uint8_t>();
-}
-
-void put(Writer& w, const StatusMessage& m) {
-    w.put(m.trials);
-    w.put(m.compiles);
-    w.put(m.trials_without_compile);
-    w.put(m.rejected_static);
-    w.put(m.rejected_wrong);
-    w.put(m.rejected_crashed);
-    w.put(m.rejected_slow);
-    w.put(m.cpu_seconds);
-    w.put(m.build_ms_p50);
-    w.put(m.build_ms_p95);
-    w.put(m.peak_gflops);
-    w.put(m.stream_gbs);
-    w.put(m.sites_open);
-    w.put(m.sites_settled);
-    w.put(m.working_on);
-    w.put_string(m.doing);
-}
-
-void get(Reader& r, StatusMessage& m) {
-    m.trials = r.get<uint64_t>();
-    m.compiles = r.get<uint64_t>();
-    m.trials_without_compile = r.get<uint64_t>();
-    m.rejected_static = r.get<uint64_t>();
-    m.rejected_wrong = r.get<uint64_t>();
-    m.rejected_crashed = r.get<uint64_t>();
-    m.rejected_slow = r.get<uint64_t>();
-    m.cpu_seconds = r.get<double>();
-    m.build_ms_p50 = r.get<double>();
-    m.build_ms_p95 = r.get<double>();
-    m.peak_gflops = r.get<double>();
-    m.stream_gbs = r.get<double>();
-    m.sites_open = r.get<uint32_t>();
-    m.sites_settled = r.get<uint32_t>();
-    m.working_on = r.get<SiteId>();
-    m.doing = r.get_string();
-}
-
-void put(Writer& w, const LogMessage& m) {
-    w.put(m.level);
-    w.put_string(m.text);
-}
-
-void get(Reader& r, LogMessage& m) {
-    m.level = r.get<uint32_t>();
-    m.text = r.get_string();
 }
 
 template <typename T>
-std::vector<uint8_t> encoded(const T& message) {
-    Writer writer;
-    put(writer, message);
-    return writer.bytes();
+void get(Reader& r, T& value) {
+    if constexpr (std::is_same_v<T, std::string>) {
+        value = r.get_string();
+    } else if constexpr (std::is_same_v<T, std::vector<uint8_t>>) {
+        value = r.get_bytes();
+    } else if constexpr (kIsVector<T>) {
+        const auto count = r.get<uint64_t>();
+        for (uint64_t i = 0; i < count && r.ok(); ++i) get(r, value.emplace_back());
+    } else if constexpr (kHasFields<T>) {
+        fields(value, [&r](auto&... field) { (get(r, field), ...); });
+    } else {
+        value = r.get<T>();
+    }
 }
 
 base::Error peer_error(const char* what, ssize_t result) {
@@ -262,23 +117,18 @@ uint64_t build_id() noexcept {
     return id;
 }
 
-std::vector<uint8_t> encode(const HelloMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const SiteMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const ProfileMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const VerdictMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const ControlMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const PlantMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const TextMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const ReadyMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const OfferMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const StatusMessage& m) { return encoded(m); }
-std::vector<uint8_t> encode(const LogMessage& m) { return encoded(m); }
+template <typename T>
+std::vector<uint8_t> Codec<T>::encode(const T& message) {
+    Writer writer;
+    fields(message, [&writer](const auto&... field) { (put(writer, field), ...); });
+    return writer.bytes();
+}
 
 template <typename T>
-base::Result<T> decode(const uint8_t* data, size_t size) {
+base::Result<T> Codec<T>::decode(const uint8_t* data, size_t size) {
     Reader reader(data, size);
     T message{};
-    get(reader, message);
+    fields(message, [&reader](auto&... field) { (get(reader, field), ...); });
     if (!reader.ok()) {
         return base::make_error(base::Code::invalid_argument,
                                 "got a frame of %zu bytes, expected more", size);
@@ -286,17 +136,17 @@ base::Result<T> decode(const uint8_t* data, size_t size) {
     return message;
 }
 
-template base::Result<HelloMessage> decode<HelloMessage>(const uint8_t*, size_t);
-template base::Result<SiteMessage> decode<SiteMessage>(const uint8_t*, size_t);
-template base::Result<ProfileMessage> decode<ProfileMessage>(const uint8_t*, size_t);
-template base::Result<VerdictMessage> decode<VerdictMessage>(const uint8_t*, size_t);
-template base::Result<ControlMessage> decode<ControlMessage>(const uint8_t*, size_t);
-template base::Result<PlantMessage> decode<PlantMessage>(const uint8_t*, size_t);
-template base::Result<TextMessage> decode<TextMessage>(const uint8_t*, size_t);
-template base::Result<ReadyMessage> decode<ReadyMessage>(const uint8_t*, size_t);
-template base::Result<OfferMessage> decode<OfferMessage>(const uint8_t*, size_t);
-template base::Result<StatusMessage> decode<StatusMessage>(const uint8_t*, size_t);
-template base::Result<LogMessage> decode<LogMessage>(const uint8_t*, size_t);
+template struct Codec<HelloMessage>;
+template struct Codec<SiteMessage>;
+template struct Codec<ProfileMessage>;
+template struct Codec<VerdictMessage>;
+template struct Codec<ControlMessage>;
+template struct Codec<PlantMessage>;
+template struct Codec<TextMessage>;
+template struct Codec<ReadyMessage>;
+template struct Codec<OfferMessage>;
+template struct Codec<StatusMessage>;
+template struct Codec<LogMessage>;
 
 base::Result<void> send_frame(int socket, Message type, const std::vector<uint8_t>& payload) {
     if (payload.size() > kMaxFrameBytes) {

@@ -188,6 +188,8 @@ struct OfferMessage {
     double ratio = 0, low = 0, high = 0;  ///< incumbent time / this time with its 95 % interval; 0 when none
     double bound_ns = 0;               ///< max(flops / measured peak, bytes / measured bandwidth)
     uint8_t served_before = 0;         ///< stored: a program on this machine served it, faster than its original
+    uint8_t ahead = 0;                 ///< stored: of an operation that the program has not called yet
+    whet_op op{};                      ///< ... which is this one
 };
 
 struct StatusMessage {
@@ -206,20 +208,16 @@ struct LogMessage {
     std::string text;
 };
 
-/// Encodes and decodes; decode fails with invalid_argument on a short or malformed payload.
-std::vector<uint8_t> encode(const HelloMessage&);
-std::vector<uint8_t> encode(const SiteMessage&);
-std::vector<uint8_t> encode(const ProfileMessage&);
-std::vector<uint8_t> encode(const VerdictMessage&);
-std::vector<uint8_t> encode(const ControlMessage&);
-std::vector<uint8_t> encode(const PlantMessage&);
-std::vector<uint8_t> encode(const TextMessage&);
-std::vector<uint8_t> encode(const ReadyMessage&);
-std::vector<uint8_t> encode(const OfferMessage&);
-std::vector<uint8_t> encode(const StatusMessage&);
-std::vector<uint8_t> encode(const LogMessage&);
+/// Payloads of messages; decode fails with invalid_argument on a short or malformed one.
 template <typename T>
-base::Result<T> decode(const uint8_t* data, size_t size);
+struct Codec {
+    static std::vector<uint8_t> encode(const T& message);
+    static base::Result<T> decode(const uint8_t* data, size_t size);
+};
+template <typename T>
+std::vector<uint8_t> encode(const T& message) { return Codec<T>::encode(message); }
+template <typename T>
+base::Result<T> decode(const uint8_t* data, size_t size) { return Codec<T>::decode(data, size); }
 
 /// Sends one frame / receives one frame (blocking, EINTR-safe, SIGPIPE-free). io_error when the peer is gone.
 base::Result<void> send_frame(int socket, Message type, const std::vector<uint8_t>& payload);

@@ -77,7 +77,7 @@ void Workshop::plan_heaviest(std::deque<SiteId>::iterator heaviest) {
 
 bool Workshop::step() {
     ++turn_;
-    if (lend_fresh()) return true;
+    if (offer_ahead() || lend_fresh()) return true;
     const bool may_search = settings_.options.tune == base::Tune::on && may_try();
     const bool searching =
         may_search && std::any_of(sites_.begin(), sites_.end(), [](const auto& entry) {
@@ -96,7 +96,7 @@ bool Workshop::step() {
     if (!may_search) return false;
     Site* next = nullptr;
     for (const auto& [id, site] : sites_) {
-        if (site->stage != Site::Stage::served && !outgrown(*site)) continue;
+        if (site->ahead || (site->stage != Site::Stage::served && !outgrown(*site))) continue;
         if (next == nullptr || site->total_ns > next->total_ns) next = site.get();
     }
     if (next != nullptr && (!searching || turn_ % kOpenTurn == 1)) {
@@ -198,8 +198,9 @@ void Workshop::decide_layout(Site& site) {
         if (!plan ||
             std::find(layouts.begin(), layouts.end(), plan->frozen[WHET_B].id) != layouts.end())
             continue;
-        layouts.push_back(plan->frozen[WHET_B].id);
-        auto prepared = prepare(*heaviest, schedule, true);
+        const uint64_t layout = plan->frozen[WHET_B].id;
+        layouts.push_back(layout);
+        auto prepared = prepare(std::move(*plan), schedule, true);
         if (!prepared) continue;
         doing_ = "choose a layout";
         TrialOptions options;
@@ -213,7 +214,7 @@ void Workshop::decide_layout(Site& site) {
             count_refusal(*heaviest, result, schedule.print());
         } else if (result.measured && result.ratio > best_ratio) {
             best_ratio = result.ratio;
-            family.layout = plan->frozen[WHET_B].id;
+            family.layout = layout;
         }
     }
     if (family.layout == layouts[0]) return;
@@ -312,7 +313,7 @@ bool Workshop::try_proposal(Site& site, const policy::Proposal& proposal, bool m
         policy_->report(site.task, proposal, {policy::OutcomeKind::skipped, 0});
         return true;
     }
-    auto prepared = prepare(site, schedule, may_compile);
+    auto prepared = prepare(std::move(*plan), schedule, may_compile);
     if (!prepared) {
         if (prepared.error().code == base::Code::not_found) return false;
         site.note = prepared.error().message;

@@ -13,6 +13,7 @@
 #include "base/clock.hpp"
 #include "base/hash.hpp"
 #include "base/host.hpp"
+#include "runtime/dispatch/operation.hpp"
 
 namespace whet::runtime::forge {
 namespace {
@@ -24,6 +25,7 @@ constexpr int64_t kSettledTrials =
     300;  ///< a stored plan with so many trials behind it is left alone
 constexpr double kRestedNs =
     60e9;  ///< ... until the program spent twice this on it, or twice what it had
+constexpr int kAheadAtOnce = 16;  ///< stored plans offered ahead in one step: half a millisecond
 constexpr size_t kZeroTrialDrafts = 8;  ///< candidates looked at for a first plan
 constexpr size_t kLayoutDrafts = 512;   ///< drafts looked through for those of one packed layout
 constexpr int64_t kZeroTrialReferenceNs =
@@ -71,7 +73,9 @@ Workshop::Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> e
     }
     stored_ = std::move(*contents);
     for (size_t i = 0; i < stored_.plans.size(); ++i) {
-        stored_index_[base::hash_bytes(&stored_.plans[i].op, sizeof(whet_op))] = i;
+        const StoredPlan& plan = stored_.plans[i];
+        stored_index_[base::hash_bytes(&plan.op, sizeof(whet_op))] = i;
+        if (plan.state == PlanState::adopted) stored_families_[family_id(plan.op)].push_back(i);
     }
     kernels_.add_stored(std::move(stored_.blobs));
     stored_.blobs.clear();
@@ -129,8 +133,7 @@ const MachineRecord& Workshop::machine() {
     return stored_.machine;
 }
 
-void Workshop::add_site(const SiteMessage& message) {
-    if (sites_.contains(message.site)) return;
+Site& Workshop::make_site(const SiteMessage& message) {
     auto site = std::make_unique<Site>();
     site->id = message.site;
     site->family = message.family;
@@ -142,6 +145,16 @@ void Workshop::add_site(const SiteMessage& message) {
     Site& added = *site;
     sites_.emplace(message.site, std::move(site));
     families_[message.family].sites.push_back(&added);
+    return added;
+}
+
+void Workshop::add_site(const SiteMessage& message) {
+    if (sites_.contains(message.site)) return;
+    Site& added = make_site(message);
+    if (const auto found = stored_families_.find(message.family); found != stored_families_.end()) {
+        ahead_.insert(ahead_.end(), found->second.begin(), found->second.end());
+        stored_families_.erase(found);
+    }
     if (auto fits = check_operands(
             added.op,
             static_cast<size_t>(settings_.options.budget_memory_bytes.value_or(512 << 20)));
@@ -185,6 +198,24 @@ bool Workshop::offer_stored(Site& site) {
     return true;
 }
 
+bool Workshop::offer_ahead() {
+    for (int offered = 0; offered < kAheadAtOnce && !ahead_.empty();) {
+        const whet_op& op = stored_.plans[ahead_.front()].op;
+        ahead_.pop_front();
+        const SiteMessage message{operation_id(op), family_id(op), op};
+        if (sites_.contains(message.site)) continue;
+        Site& site = make_site(message);
+        site.ahead = true;
+        if (offer_stored(site)) {
+            ++offered;
+            continue;
+        }
+        std::erase(families_[message.family].sites, &site);
+        sites_.erase(message.site);
+    }
+    return !ahead_.empty();
+}
+
 void Workshop::set_profile(const ProfileMessage& message) {
     total_ns_ = 0;
     for (const ProfileEntry& entry : message.entries) {
@@ -193,6 +224,7 @@ void Workshop::set_profile(const ProfileMessage& message) {
         if (site == nullptr) continue;
         site->calls_per_s = entry.recent_calls_per_s;
         site->total_ns = entry.total_ns;
+        site->ahead = false;
         if (site->stage == Site::Stage::rested) {
             if (site->settled_total_ns == 0)
                 site->settled_total_ns = std::max(entry.total_ns, kRestedNs);
@@ -222,8 +254,15 @@ bool Workshop::layout_fits(const Site& site, const jit::Plan& plan) const {
 base::Result<Workshop::PreparedPlan> Workshop::prepare(const Site& site,
                                                        const jit::Schedule& schedule,
                                                        bool may_compile) {
+    WHET_TRY(jit::Plan plan, jit::lower(site.op, schedule, settings_.isa));
+    return prepare(std::move(plan), schedule, may_compile);
+}
+
+base::Result<Workshop::PreparedPlan> Workshop::prepare(jit::Plan plan,
+                                                       const jit::Schedule& schedule,
+                                                       bool may_compile) {
     PreparedPlan prepared;
-    WHET_TRY(prepared.plan, jit::lower(site.op, schedule, settings_.isa));
+    prepared.plan = std::move(plan);
     prepared.candidate.schedule = schedule;
     if (settings_.isa == jit::Isa::portable) return prepared;
     WHET_TRY(prepared.candidate.kernels,
@@ -326,6 +365,8 @@ void Workshop::send_offer(Site& site, OfferKind kind, bool served_before) {
     offer.high = site.high;
     offer.bound_ns = site.bound_ns;
     offer.served_before = served_before;
+    offer.ahead = site.ahead;
+    if (site.ahead) offer.op = site.op;
     site.offered_ns = site.best_ns;
     if (site.stage == Site::Stage::lent) {
         site.lendable.clear();
@@ -552,7 +593,7 @@ StatusMessage Workshop::status() const {
     status.stream_gbs = stored_.machine.stream_gbs;
     for (const auto& [id, site] : sites_) {
         const bool settled =
-            site->stage == Site::Stage::closed || site->stage == Site::Stage::rested ||
+            site->ahead || site->stage == Site::Stage::closed || site->stage == Site::Stage::rested ||
             (site->stage == Site::Stage::lent && !outgrown(*site)) ||
             (site->task >= 0 && policy_->settled(site->task));
         settled ? ++status.sites_settled : ++status.sites_open;

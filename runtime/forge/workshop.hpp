@@ -57,6 +57,7 @@ struct Site {
     SiteId family = 0;
     whet_op op{};
     Stage stage = Stage::fresh;
+    bool ahead = false;  ///< only the store knows it: the program has not called it yet
     std::string note;  ///< why nothing is done, or what was refused last
     std::unique_ptr<jit::ScheduleSpace> space;
     int task = -1;  ///< of the policy
@@ -145,7 +146,11 @@ private:
     bool check_alone(Site& site, const Candidate& candidate);
     /// A lent site that costs so much that it deserves a search of its own.
     bool outgrown(const Site& site) const;
+    Site& make_site(const SiteMessage& message);
     bool offer_stored(Site& site);
+    /// Offers plans of the store for other row counts of the families that the program has. False:
+    /// there are none.
+    bool offer_ahead();
     void plan_heaviest(std::deque<SiteId>::iterator heaviest);
     bool open_site(Site& site);
     void decide_layout(Site& site);
@@ -157,6 +162,8 @@ private:
     void dump(const Site& site);
     bool layout_fits(const Site& site, const jit::Plan& plan) const;
     base::Result<PreparedPlan> prepare(const Site& site, const jit::Schedule& schedule,
+                                       bool may_compile);
+    base::Result<PreparedPlan> prepare(jit::Plan plan, const jit::Schedule& schedule,
                                        bool may_compile);
     TrialResult run_trial(Site& site, const Candidate& candidate, const Candidate* incumbent,
                           const TrialOptions& options);
@@ -175,6 +182,10 @@ private:
     std::unique_ptr<Store> store_;
     StoreContents stored_;
     std::unordered_map<uint64_t, size_t> stored_index_;  ///< hash of an operation: its plan
+    /// Plans that a program served, by family, until a member of the family is called; then they go
+    /// to ahead_, to be offered before their own row counts are called.
+    std::unordered_map<SiteId, std::vector<size_t>> stored_families_;
+    std::deque<size_t> ahead_;
     Outbox& outbox_;
     KernelSource kernels_;
     std::unique_ptr<policy::Policy> policy_;

@@ -201,20 +201,21 @@ BackgroundTimes run_contest(Contest& contest, double most_ns) {
 }  // namespace
 
 BackgroundTimer::~BackgroundTimer() {
-    if (memory_) ::munmap(memory_, bytes_);
+    for (const Block& block : {operands_, packed_})
+        if (block.begin) ::munmap(block.begin, block.bytes);
 }
 
-base::Result<std::byte*> BackgroundTimer::memory_of(size_t bytes) {
-    if (bytes <= bytes_) return memory_;
+base::Result<std::byte*> BackgroundTimer::memory_of(Block& block, size_t bytes, bool huge_pages) {
+    if (bytes <= block.bytes) return block.begin;
     void* const fresh =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (fresh == MAP_FAILED)
         return base::make_error(base::Code::out_of_budget,
                                 "no memory for %zu bytes of trial operands", bytes);
-    if (memory_) ::munmap(memory_, bytes_);
-    memory_ = static_cast<std::byte*>(fresh);
-    bytes_ = bytes;
-    return memory_;
+    if (block.begin) ::munmap(block.begin, block.bytes);
+    if (huge_pages) ::madvise(fresh, bytes, MADV_HUGEPAGE);
+    block = {static_cast<std::byte*>(fresh), bytes};
+    return block.begin;
 }
 
 base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_original original,
@@ -230,28 +231,35 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
     const bool packs_weights = record.pack_mask >> WHET_B & 1;
     const size_t pack_bytes =
         packs_weights ? (record.plan.frozen[WHET_B].bytes + 4095) / 4096 * 4096 : 0;
-    size_t copies = 0;
+    size_t copies = 0, packed = 0;
     if (op.operand_count > WHET_B) {
         // Weights larger than the caches are cold by themselves.
         const size_t least = sizes[WHET_B] > 2 * cold_bytes ? 1 : 2;
         copies = std::clamp<size_t>(cold_bytes / std::max<size_t>(sizes[WHET_B], 1) + 1, least,
                                     kMostCopies);
         while (copies > least && total + copies * (sizes[WHET_B] + pack_bytes) > most_bytes) --copies;
-        total += copies * (sizes[WHET_B] + pack_bytes) - sizes[WHET_B];
+        total += (copies - 1) * sizes[WHET_B];
+        packed += copies * pack_bytes;
     }
-    size_t other_packs = 0;
     for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
         if (i != WHET_B && (record.pack_mask >> i & 1))
-            other_packs += (record.plan.frozen[i].bytes + 4095) / 4096 * 4096;
+            packed += (record.plan.frozen[i].bytes + 4095) / 4096 * 4096;
     }
-    total += other_packs + (record.scratch_bytes + 4095) / 4096 * 4096;
-    if (total > most_bytes) {
+    total += (record.scratch_bytes + 4095) / 4096 * 4096;
+    if (total + packed > most_bytes) {
         return base::make_error(base::Code::out_of_budget,
-                                "trial operands need %zu bytes, %zu are allowed", total,
+                                "trial operands need %zu bytes, %zu are allowed", total + packed,
                                 most_bytes);
     }
-    WHET_TRY(std::byte * at, memory_of(total));
+    WHET_TRY(std::byte * at, memory_of(operands_, total, false));
+    std::byte* packed_at = nullptr;
+    if (packed > 0) {
+        WHET_TRY(packed_at, memory_of(packed_, packed, true));
+    }
     const auto take = [&at](size_t bytes) { return std::exchange(at, at + bytes); };
+    const auto take_packed = [&packed_at](size_t bytes) {
+        return std::exchange(packed_at, packed_at + bytes);
+    };
     for (uint32_t i = 0; i < op.operand_count; ++i) {
         if (i == WHET_B && copies > 0) continue;
         contest.blocks[i] = take(sizes[i]);
@@ -264,19 +272,19 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
         fill(static_cast<float*>(weights), static_cast<size_t>(element_span(op.operands[WHET_B])));
         contest.weights.push_back(weights);
         if (!packs_weights) continue;
-        void* const packed = take(pack_bytes);
-        jit::pack_frozen(record.plan, WHET_B, weights, packed);
-        contest.packed.push_back(packed);
+        contest.packed.push_back(take_packed(pack_bytes));
+        jit::pack_frozen(record.plan, WHET_B, weights, const_cast<void*>(contest.packed.back()));
     }
     for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
         if (i == WHET_B || !(record.pack_mask >> i & 1)) continue;
-        void* const packed = take((record.plan.frozen[i].bytes + 4095) / 4096 * 4096);
-        jit::pack_frozen(record.plan, i, contest.operands[i], packed);
-        contest.packed_other[i] = packed;
+        void* const copy = take_packed((record.plan.frozen[i].bytes + 4095) / 4096 * 4096);
+        jit::pack_frozen(record.plan, i, contest.operands[i], copy);
+        contest.packed_other[i] = copy;
     }
     contest.scratch = at;
     const BackgroundTimes times = run_contest(contest, most_ns);
-    if (bytes_ > kKeptBytes) ::madvise(memory_, bytes_, MADV_DONTNEED);
+    for (const Block& block : {operands_, packed_})
+        if (block.bytes > kKeptBytes) ::madvise(block.begin, block.bytes, MADV_DONTNEED);
     if (times.quads < kFewestQuads)
         return base::make_error(base::Code::out_of_budget,
                                 "the machine is too busy to time anything");

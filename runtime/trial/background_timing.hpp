@@ -31,9 +31,13 @@ public:
                                           size_t most_bytes, double most_ns);
 
 private:
-    base::Result<std::byte*> memory_of(size_t bytes);
-    std::byte* memory_ = nullptr;
-    size_t bytes_ = 0;
+    struct Block {
+        std::byte* begin = nullptr;
+        size_t bytes = 0;
+    };
+    static base::Result<std::byte*> memory_of(Block& block, size_t bytes, bool huge_pages);
+    Block operands_;
+    Block packed_;  ///< on huge pages, as the program's packed operands are
 };
 
 }  // namespace whet::runtime

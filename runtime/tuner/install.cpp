@@ -35,7 +35,10 @@ constexpr double kRegret = 0.97;         // live, against the original: then a f
 constexpr double kRegretUnpaired = 0.8;  // where no fresh timing is possible
 constexpr int64_t kWatchPauseNs = 10'000'000'000;  // between two fresh timings of a family
 constexpr uint64_t kLeastLiveSamples = 16;
+constexpr int64_t kCalmNs = 5'000'000'000;  // without a new site, before one looks back
+constexpr uint64_t kFewSamples = 4;  // of the original: with fewer its time is not known
 constexpr size_t kOffersInOneRound = 4;
+constexpr uint32_t kAheadPart = 2;  // of the sites, one in so many at most is made ahead
 
 }  // namespace
 
@@ -50,6 +53,7 @@ void Tuner::handle_offers(Lock& lock) {
         timed += only_bound(offers_.front()) ? 0 : 1;
         const forge::OfferMessage offer = std::move(offers_.front());
         offers_.pop_front();
+        if (offer.ahead) make_site_ahead(offer);
         for (auto& state : sites_) {
             if (state.site->id != offer.site) continue;
             // WHET_PIN: the table is what the store gives.
@@ -58,6 +62,17 @@ void Tuner::handle_offers(Lock& lock) {
             break;
         }
     }
+}
+
+/// A stored plan that comes before its operation's first call: the site is made now, so that even
+/// that call is served.
+void Tuner::make_site_ahead(const forge::OfferMessage& offer) {
+    const uint32_t known = runtime_.sites.size();
+    if (known >= runtime_.sites.budget() / kAheadPart) return;
+    const auto site = runtime_.sites.find_or_make(offer.op);
+    adopt_new_sites();
+    if (site && (*site)->index >= known && (*site)->index < sites_.size())
+        sites_[(*site)->index].ahead = true;
 }
 
 void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& lock) {
@@ -181,6 +196,13 @@ void Tuner::pack_wanted(Lock& lock) {
     runtime_.frozen.reclaim();
 }
 
+/// Waits with the next timing as long as the share of a core wants for what this one took.
+void Tuner::keep_to_share(int64_t cpu_ns) {
+    const double rest = 1 / std::clamp(share_, 0.01, 1.0) - 1;
+    offers_not_before_ns_ =
+        base::steady_ns() + static_cast<int64_t>(static_cast<double>(cpu_ns) * rest);
+}
+
 void Tuner::time_against_original(SiteState& state, Lock& lock) {
     const whet_original original = state.site->original.load(std::memory_order_acquire);
     const double live = state.original.median_ns();
@@ -193,9 +215,7 @@ void Tuner::time_against_original(SiteState& state, Lock& lock) {
     auto times = timer_.compare(state.site->op, original, context, record, kColdBytes,
                                 most_trial_bytes_, kMostTimingNs);
     lock.lock();
-    const double spent = static_cast<double>(base::thread_cpu_ns() - began);
-    offers_not_before_ns_ =
-        base::steady_ns() + static_cast<int64_t>(spent * (1 / std::clamp(share_, 0.01, 1.0) - 1));
+    keep_to_share(base::thread_cpu_ns() - began);
     if (!state.pending || state.pending->record != &record) return;
     if (!times) {
         state.reason = times.error().message;
@@ -422,6 +442,49 @@ void Tuner::watch_crossed(Lock& lock) {
         }
         cross_back(family, ratio);
     }
+}
+
+/// After a warm start the original is never called: what the program would have had is timed in the
+/// background, the site that costs most first, one in a round, once there are no new sites to
+/// serve. A family whose heaviest site loses goes back to the original.
+void Tuner::look_back(Lock& lock) {
+    const int64_t now = base::steady_ns();
+    if (now < offers_not_before_ns_ || now < last_site_ns_ + kCalmNs || !offers_.empty() ||
+        !wanted_packs_.empty())
+        return;
+    SiteState* heaviest = nullptr;
+    double most = 0;
+    bool first = true;  // of its family
+    for (SiteState& state : sites_) {
+        const double weight = static_cast<double>(state.calls) * state.serving.median_ns();
+        if (!state.current || state.trial || weight <= most ||
+            state.original.count() >= kFewSamples || state.background_original_ns > 0 ||
+            state.looked_back || !state.site->original.load(std::memory_order_acquire))
+            continue;
+        most = weight;
+        heaviest = &state;
+    }
+    if (heaviest == nullptr) return;
+    FamilyState& family = family_of(*heaviest);
+    for (const uint32_t index : family.sites)
+        first = first && !(sites_[index].looked_back || sites_[index].background_original_ns > 0);
+    heaviest->looked_back = true;
+    const whet_original original = heaviest->site->original.load(std::memory_order_acquire);
+    void* const context = heaviest->site->original_context.load(std::memory_order_acquire);
+    const Record& record = *heaviest->current;
+    const int64_t began = base::thread_cpu_ns();
+    lock.unlock();
+    const auto times = timer_.compare(heaviest->site->op, original, context, record, kColdBytes,
+                                      most_trial_bytes_, kMostTimingNs);
+    lock.lock();
+    keep_to_share(base::thread_cpu_ns() - began);
+    if (!times) return;
+    heaviest->background_original_ns = times->original_ns;
+    const bool forced = runtime_.options.force == "whet" ||
+                        runtime_.options.numerics == base::Numerics::invariant;
+    if (first && !forced && times->high < kRegret && heaviest->current == &record &&
+        family.decision == FamilyDecision::whet)
+        cross_back(family, times->ratio);
 }
 
 void Tuner::cross_back(FamilyState& family, double ratio) {

@@ -28,6 +28,7 @@ void Tuner::adopt_new_sites() {
     while (sites_.size() < known) {
         const auto index = static_cast<uint32_t>(sites_.size());
         SiteState& state = sites_.emplace_back();
+        last_site_ns_ = base::steady_ns();
         state.site = runtime_.sites.site(index);
         if (state.site->degenerate) {
             state.reason = "nothing to compute";

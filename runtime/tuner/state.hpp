@@ -46,6 +46,8 @@ struct Candidate {
 struct SiteState {
     whet_site* site = nullptr;
     bool announced = false;  ///< the forge knows it
+    bool ahead = false;      ///< made for a stored plan; the program may never call it
+    bool looked_back = false;  ///< its original was timed after the store's plan served
     uint64_t calls = 0, calls_at_publish = 0, calls_at_rate = 0;
     double calls_per_s = 0;   ///< of the last quarters of a second
     Times original, serving;  ///< live

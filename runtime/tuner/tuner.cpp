@@ -129,6 +129,7 @@ void Tuner::run_once(Lock& lock) {
         if (may_work(now)) {
             time_waiting_candidates(lock);
             watch_crossed(lock);
+            look_back(lock);
         }
     }
 }
@@ -378,6 +379,7 @@ Report Tuner::make_report() {
     static constexpr const char* kNumerics[] = {"consistent", "invariant", "relaxed", "strict"};
     report.numerics = kNumerics[static_cast<int>(runtime_.options.numerics)];
     for (const auto& state : sites_) {
+        if (state.ahead && state.calls == 0) continue;
         ReportRow row;
         row.id = state.site->id;
         row.op = operation_text(state.site->op);

@@ -94,10 +94,12 @@ private:
 
     // install.cpp: from offers to published records
     void handle_offers(Lock& lock);
+    void make_site_ahead(const forge::OfferMessage& offer);
     void consider(SiteState& state, const forge::OfferMessage& offer, Lock& lock);
     base::Result<Record*> make_record(const whet_op& op, const std::string& schedule,
                                       const std::vector<jit::Blob>& blobs);
     bool pack_seen_operands(SiteState& state, const Record& record, Lock& lock);
+    void keep_to_share(int64_t cpu_ns);
     void time_against_original(SiteState& state, Lock& lock);
     void decide_family(FamilyState& family, int64_t now);
     void cross(FamilyState& family);
@@ -108,6 +110,7 @@ private:
     void time_waiting_candidates(Lock& lock);
     double live_ratio(const FamilyState& family, SiteState** heaviest);
     void watch_crossed(Lock& lock);
+    void look_back(Lock& lock);
     void cross_back(FamilyState& family, double ratio);
     void refuse(SiteState& state, const Record& record, forge::VerdictKind kind,
                 const std::string& why);
@@ -157,6 +160,7 @@ private:
     std::vector<std::string> said_;
     int64_t next_quarter_ns_ = 0;
     int64_t last_rate_ns_ = 0;
+    int64_t last_site_ns_ = 0;  ///< when the last new site was seen
     uint64_t published_ = 0, rolled_back_ = 0, declined_ = 0, refused_wrong_ = 0;
     double background_cpu_seconds_ = 0;
     double share_ = 1;                  ///< of one core, as the budget allows now

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -18,6 +19,7 @@
 #include <gtest/gtest.h>
 
 #include "base/host.hpp"
+#include "runtime/dispatch/operation.hpp"
 #include "runtime/forge/worker.hpp"
 #include "tests/forge/ops.hpp"
 
@@ -170,6 +172,45 @@ TEST_F(WorkshopTest, StoredPlansComeBackAtOnceAndQuarantineLasts) {
     workshop->add_site(site_message(7, op));
     while (recorder_.offers.empty()) ASSERT_TRUE(workshop->step());
     EXPECT_NE(recorder_.offers[0].schedule, schedule);
+}
+
+TEST_F(WorkshopTest, OffersAFamilysStoredPlansBeforeTheyAreCalled) {
+    const auto message_of = [](int64_t m, int64_t n) {
+        const whet_op op = canonical(matmul_op(m, 16, n));
+        return SiteMessage{operation_id(op), family_id(op), op};
+    };
+    const SiteMessage small = message_of(4, 24), large = message_of(9, 24),
+                      declined = message_of(17, 24), stranger = message_of(4, 40);
+    ASSERT_EQ(small.family, large.family);
+    ASSERT_NE(small.family, stranger.family);
+    {
+        auto workshop = make(jit::Isa::portable, true);
+        for (const SiteMessage& message : {small, large, declined, stranger}) {
+            recorder_.offers.clear();
+            workshop->add_site(message);
+            while (recorder_.offers.empty()) ASSERT_TRUE(workshop->step());
+            const auto kind = message.site == declined.site ? VerdictKind::declined
+                                                            : VerdictKind::adopted;
+            workshop->take_verdict({message.site, kind, recorder_.offers[0].schedule, 0});
+        }
+    }
+    recorder_.offers.clear();
+    auto workshop = make(jit::Isa::portable, true);
+    workshop->add_site(small);
+    ASSERT_EQ(recorder_.offers.size(), 1u);
+    EXPECT_EQ(recorder_.offers[0].ahead, 0);
+    workshop->step();
+    ASSERT_EQ(recorder_.offers.size(), 2u);
+    EXPECT_EQ(recorder_.offers[1].site, large.site);
+    EXPECT_EQ(recorder_.offers[1].ahead, 1);
+    EXPECT_EQ(recorder_.offers[1].served_before, 1);
+    EXPECT_EQ(std::memcmp(&recorder_.offers[1].op, &large.op, sizeof(whet_op)), 0);
+    // Nothing is searched there before the program calls it.
+    workshop->add_site(large);
+    EXPECT_EQ(recorder_.offers.size(), 2u);
+    EXPECT_TRUE(workshop->find_site(large.site)->ahead);
+    workshop->set_profile({{{large.site, 1, 1e6, 1}}});
+    EXPECT_FALSE(workshop->find_site(large.site)->ahead);
 }
 
 TEST_F(WorkshopTest, ProcessesThatShareAStoreAreAllServed) {
