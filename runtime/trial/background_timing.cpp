@@ -162,23 +162,20 @@ BackgroundTimes run_contest(Contest& contest, double most_ns) {
         double sum[2] = {0, 0};
         for (const int side : {first, 1 - first, 1 - first, first})
             sum[side] += contest.time(side, repeats);
-        // Calls that are long against the budget still get their few quads.
-        const bool enough = log_ratios.size() + spare_ratios.size() + 1 >= kFewestQuads;
-        const bool over =
-            (enough && static_cast<double>(base::thread_cpu_ns() - begin) > most_ns) ||
-            static_cast<double>(base::steady_ns() - wall_begin) > most_wall_ns;
         // A quad that was switched out found cold caches: it counts only where there is nothing
-        // better.
-        if (switches() != before) {
-            for (int side = 0; side < 2; ++side) spare[side].push_back(sum[side] / 2);
-            spare_ratios.push_back(std::log(sum[0] / sum[1]));
-            if (over) break;
-            continue;
-        }
-        log_ratios.push_back(std::log(sum[0] / sum[1]));
-        for (int side = 0; side < 2; ++side) times[side].push_back(sum[side] / 2);
+        // better. A long call hardly notices.
+        const bool disturbed = !is_long && switches() != before;
+        (disturbed ? spare_ratios : log_ratios).push_back(std::log(sum[0] / sum[1]));
+        for (int side = 0; side < 2; ++side)
+            (disturbed ? spare : times)[side].push_back(sum[side] / 2);
+        // Calls that are long against the budget still get their few quads, and some more where the
+        // plan seems to win.
         const Centre centre = centre_of(log_ratios);
-        if (over ||
+        const bool hopeful = centre.median > 0 && centre.low <= 0;
+        const bool enough = log_ratios.size() + spare_ratios.size() >=
+                            static_cast<size_t>(hopeful ? kLeastQuads : kFewestQuads);
+        if ((enough && static_cast<double>(base::thread_cpu_ns() - begin) > most_ns) ||
+            static_cast<double>(base::steady_ns() - wall_begin) > most_wall_ns ||
             (log_ratios.size() >= kLeastQuads && centre.high - centre.median < kNarrowEnough))
             break;
     }
