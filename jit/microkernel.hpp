@@ -110,7 +110,7 @@ enum StartMode : int64_t {
 ///     dst[t * dst_tile + r * dst_row + l] = c
 /// S(...) = scalar[t * scalar_tile + tap_offsets[2 * tap] + form(r, i)],
 /// V(...) = vector[t * vector_tile + tap_offsets[2 * tap + 1] + form(r, i, l)].
-/// Lanes at or past `lanes` are never stored, and never loaded when spec.masked_loads; otherwise the vector operand is
+/// Lanes at or past `lanes`, and of a transposed operand those before `first_lane`, are never stored, and never loaded when spec.masked_loads; otherwise the vector operand is
 /// readable for the whole tile width. k = 0 or taps = 0: acc = +0. bias_tile steps the bias per row tile (BiasRow).
 struct TileArgs {
     const float* scalar;
@@ -122,6 +122,7 @@ struct TileArgs {
     int64_t k;
     int64_t tiles;
     int64_t lanes;
+    int64_t first_lane;  ///< below `lanes`; unused unless the vector operand is transposed
     int64_t scalar_row, scalar_k, scalar_tile;
     int64_t vector_row, vector_k, vector_tile;
     int64_t dst_row, dst_tile, bias_tile;
@@ -155,7 +156,7 @@ struct Blob {
 };
 
 /// Raised whenever generated code or its argument layout changes; part of every stored key.
-inline constexpr uint32_t kGeneratorVersion = 4;
+inline constexpr uint32_t kGeneratorVersion = 5;
 /// The version of the `consistent` rules (numerics.py); part of every stored key.
 inline constexpr uint32_t kNumericsVersion = 1;
 

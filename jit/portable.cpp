@@ -74,10 +74,11 @@ void pack_panel(const MicrokernelSpec& spec, const TileArgs& args, int64_t t) {
 }
 
 void run_tile(const MicrokernelSpec& spec, const TileArgs& args) {
+    const int64_t first_lane = spec.vector == VectorForm::transposed ? args.first_lane : 0;
     for (int64_t t = 0; t < args.tiles; ++t) {
         if (spec.packs) pack_panel(spec, args, t);
         for (int64_t r = 0; r < spec.rows; ++r) {
-            for (int64_t lane = 0; lane < args.lanes; ++lane) {
+            for (int64_t lane = first_lane; lane < args.lanes; ++lane) {
                 float& dst = args.dst[t * args.dst_tile + r * args.dst_row + lane];
                 const bool reads_dst = args.start == kStartDst || args.start == kStartScaled;
                 const float start = start_value(args, t, r, lane, reads_dst ? dst : 0.0f);

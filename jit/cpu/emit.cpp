@@ -104,11 +104,12 @@ llvm::Value* Emitter::maximum(llvm::Value* a, llvm::Value* b) {
     return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_max_ps_256, {}, {a, b});
 }
 
-Emitter::Masks Emitter::make_masks(llvm::Value* count, int width) {
+Emitter::Masks Emitter::make_masks(llvm::Value* count, int width, llvm::Value* skipped) {
     Masks masks;
     const int vectors = width / lanes;
     if (isa == Isa::avx512) {
         llvm::Value* ones = ir.CreateLShr(constant(-1), ir.CreateSub(constant(64), count));
+        if (skipped != nullptr) ones = ir.CreateAnd(ones, ir.CreateShl(constant(-1), skipped));
         for (int v = 0; v < vectors; ++v) {
             llvm::Value* part =
                 ir.CreateTrunc(ir.CreateLShr(ones, static_cast<uint64_t>(16 * v)), ir.getInt16Ty());
@@ -127,13 +128,18 @@ Emitter::Masks Emitter::make_masks(llvm::Value* count, int width) {
         global->setAlignment(llvm::Align(64));
     }
     masks.window = advance(global, bytes_of(ir.CreateSub(constant(width), count)));
+    if (skipped != nullptr)
+        masks.skipped = advance(global, bytes_of(ir.CreateSub(constant(width), skipped)));
     return masks;
 }
 
 llvm::Value* Emitter::avx2_mask(const Masks& masks, int v) {
     auto* type = llvm::FixedVectorType::get(ir.getInt32Ty(), static_cast<unsigned>(lanes));
-    return ir.CreateAlignedLoad(type, advance(masks.window, int64_t{4} * lanes * v),
-                                llvm::Align(4));
+    const auto at = [&](llvm::Value* window) {
+        return ir.CreateAlignedLoad(type, advance(window, int64_t{4} * lanes * v), llvm::Align(4));
+    };
+    llvm::Value* mask = at(masks.window);
+    return masks.skipped ? ir.CreateAnd(mask, ir.CreateNot(at(masks.skipped))) : mask;
 }
 
 llvm::Value* Emitter::masked_load(const Masks& masks, int v, llvm::Value* address) {

@@ -82,13 +82,15 @@ public:
     /// b where a > b is false, also when either is NaN: (v)maxps.
     llvm::Value* maximum(llvm::Value* a, llvm::Value* b);
 
-    /// Prepares masks for the first `count` of `width` lanes; 1 <= count. AVX-512: mask registers
-    /// by a shift; AVX2: a window into a table of ones and zeros, loaded where it is used.
+    /// Prepares masks for the first `count` of `width` lanes, without the first `skipped` ones of
+    /// those if given; 1 <= count, skipped < count. AVX-512: mask registers by a shift; AVX2: windows
+    /// into a table of ones and zeros, loaded where they are used.
     struct Masks {
         llvm::Value* window = nullptr;        ///< AVX2: address of vector 0's mask
+        llvm::Value* skipped = nullptr;       ///< AVX2: the same of the skipped lanes, or null
         std::vector<llvm::Value*> registers;  ///< AVX-512: one <16 x i1> a vector
     };
-    Masks make_masks(llvm::Value* count, int width);
+    Masks make_masks(llvm::Value* count, int width, llvm::Value* skipped = nullptr);
     llvm::Value* masked_load(const Masks& masks, int v, llvm::Value* address);
     void masked_store(const Masks& masks, int v, llvm::Value* value, llvm::Value* address);
     /// value where the mask is set, else `other`.

@@ -45,7 +45,9 @@ private:
         return static_cast<std::size_t>(r * spec_.vectors + v);
     }
     Value* is_whole() {
-        return ir_.CreateICmpEQ(e_.field_i64(WHET_FIELD(lanes)), e_.constant(width_));
+        Value* stored = e_.field_i64(WHET_FIELD(lanes));
+        if (transposed()) stored = ir_.CreateSub(stored, e_.field_i64(WHET_FIELD(first_lane)));
+        return ir_.CreateICmpEQ(stored, e_.constant(width_));
     }
     Value* tile_offset(std::size_t field) {
         return e_.bytes_of(ir_.CreateMul(tile_, e_.field_i64(field)));
@@ -588,7 +590,7 @@ void TileEmitter::emit() {
                                 ir_.CreateICmpSGT(lanes, e_.constant(0)));
     ir_.CreateCondBr(some, begin, done);
     ir_.SetInsertPoint(begin);
-    masks_ = e_.make_masks(lanes, width_);
+    masks_ = e_.make_masks(lanes, width_, transposed() ? e_.field_i64(WHET_FIELD(first_lane)) : nullptr);
     Value* first_ahead = nullptr;
     const bool walks = ahead() && !transposed();  // what is ahead, tile by tile
     if (walks) {

@@ -171,15 +171,18 @@ private:
         const float* ahead = nullptr;  // where the row tiles' prefetches start; null: nothing to fetch
         int64_t ahead_step = 0;        // bytes a reduction step
         const float* next = nullptr;   // what a fused operand's first reader comes to next
+        int64_t first_lane = 0;        // stored; those before it belong to the tile before
     };
 
     int64_t depth() const { return c_.taps * c_.channels; }
 
+    /// Where a vector of a transposed operand begins that holds lane `lane` first, or, at the end, the last lanes.
+    int64_t within_lanes(int64_t lane) const { return std::min(lane, lanes_ - lanes_of(context_.plan.isa)); }
     /// What lane tile `tile` reads of the vector operand: a panel packed ahead, or rows in place.
     const float* lane_tile_at(int64_t tile, int64_t segment) const {
         const int64_t per_group = c_.lane_tiles(lanes_);
         if (c_.transposed_vector || c_.vector.source == Source::fused)
-            return vector_.place + tile * c_.tile_lanes * c_.vector.axis_stride +
+            return vector_.place + within_lanes(tile * c_.tile_lanes) * c_.vector.axis_stride +
                    segment * c_.segment * c_.vector.channel_stride;
         return vector_.packed + tile % per_group * c_.tile_lanes * depth() +
                segment * c_.segment * c_.taps * c_.tile_lanes +
@@ -277,6 +280,7 @@ private:
         for (int64_t tile = first_lane; tile < end_lane; ++tile) {
             LaneTile lane{c_.lane_groups[static_cast<size_t>(tile / tiles_per_group)],
                           tile % tiles_per_group * c_.tile_lanes, first_lane * c_.tile_lanes, segment, first_row};
+            if (c_.transposed_vector) move_within_lanes(lane);
             if (fused && c_.ahead) set_ahead_of_fused(lane, tile, first_lane, end_lane, end_row);
             else if (c_.ahead) set_ahead(lane, tile, end_lane, end_row - first_row);
             if (fresh) fused_tile(lane);
@@ -295,6 +299,11 @@ private:
         }
     }
 
+    void move_within_lanes(LaneTile& at) const {
+        at.first_lane = at.lane - within_lanes(at.lane);
+        at.lane -= at.first_lane;
+    }
+
     /// The prefetches of a call share out a run of `step` bytes for each of its reduction steps.
     static void set_streams(TileArgs& args, int64_t step) {
         constexpr int64_t kLine = 64;
@@ -311,14 +320,16 @@ private:
             LaneTile piece = at;
             piece.lane += v;
             piece.ahead = nullptr;
+            move_within_lanes(piece);
             TileArgs args = tile_args(0, 0, 1, 0, piece, uniform);
             args.lanes = lanes;
             args.vector = vector_.place + piece.lane * c_.vector.axis_stride + at.segment * c_.segment * c_.vector.channel_stride;
             args.vector_row = c_.vector.axis_stride;
-            args.panel = vector_.scratch + (at.lane - at.block_lane) * k + v;
+            // Lanes that the vector before stored are stored again, the same.
+            args.panel = vector_.scratch + (at.lane - at.block_lane) * k + v - piece.first_lane;
             args.panel_k = c_.tile_lanes;
             const bool more = v + lanes < c_.tile_lanes && piece.lane + lanes < lanes_;
-            args.ahead = more ? args.vector + lanes * c_.vector.axis_stride : at.next != nullptr ? at.next : args.vector;
+            args.ahead = more ? args.vector + (within_lanes(piece.lane + lanes) - piece.lane) * c_.vector.axis_stride : at.next != nullptr ? at.next : args.vector;
             context_.call(c_.fused_kernel, &args);
         }
     }
@@ -344,6 +355,7 @@ private:
         args.taps = c_.taps;
         args.tiles = count;
         args.lanes = std::min<int64_t>(c_.tile_lanes, lanes_ - at.lane);
+        args.first_lane = at.first_lane;
         address_scalar(args, block_row, width, row, at.segment, k);
         address_vector(args, row, width, at, k);
         args.scalar += rows.scalar + at.group.scalar;

@@ -187,6 +187,10 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     const bool fused = c.vector.source == Source::fused;
     if (fused && c.vector.whole)
         return make_error(Code::unsupported, "fused: a loop over row blocks lies outside one over lane blocks");
+    const int64_t last_lanes = c.lanes % c.tile_lanes;
+    if (fused && last_lanes != 0 && last_lanes < lanes_of(lowering.plan.isa))
+        return make_error(Code::unsupported, "fused: %lld lanes in the last tile: expected a vector of them or more",
+                          static_cast<long long>(last_lanes));
     if (fused && c.row_tiles < 2) return make_error(Code::unsupported, "fused: one row tile, nothing reads the copy");
 
     // With one tap per panel walk, packed sides need no tap table: the chain is one run of taps * channels.
@@ -226,7 +230,7 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
         WHET_TRY(c.kernel[wide][0], kernel_index(lowering.plan, spec));
         c.kernel[wide][1] = c.kernel[wide][0];
         // Only the caller's memory ends exactly; scratch and panels are readable for a whole tile.
-        if (edge && c.vector.source == Source::in_place && c.vector.place != Place::image) {
+        if (edge && c.vector.source == Source::in_place && !c.transposed_vector && c.vector.place != Place::image) {
             spec.masked_loads = 1;
             WHET_TRY(c.kernel[wide][1], kernel_index(lowering.plan, spec));
         }

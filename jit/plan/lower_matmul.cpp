@@ -45,14 +45,14 @@ base::Result<Access> access_of(const Lowering& lowering, const Read& read, int a
     return access;
 }
 
-/// Microkernels transpose whole vectors of rows, some channels at a time, and know no edge of either.
+/// Microkernels transpose whole vectors of rows, some channels at a time. The last vector may lie across the one before.
 base::Result<void> check_transposed(const Contraction& c, int64_t lanes) {
     const auto refused = [](const char* what, int64_t got, const char* expected, int64_t of) {
         return make_error(Code::unsupported, "vector operand, transposed in registers: %s %lld, expected %s%lld", what,
                           static_cast<long long>(got), expected, static_cast<long long>(of));
     };
     if (c.vector.channel_stride != 1) return refused("stride along K", c.vector.channel_stride, "", 1);
-    if (c.lanes % lanes != 0) return refused("lanes", c.lanes, "a multiple of ", lanes);
+    if (c.lanes < lanes) return refused("lanes", c.lanes, "at least ", lanes);
     if (c.channels % kTransposedSteps != 0) return refused("K", c.channels, "a multiple of ", kTransposedSteps);
     if (c.segment % kTransposedSteps != 0) return refused("a segment of", c.segment, "a multiple of ", kTransposedSteps);
     return {};

@@ -166,9 +166,9 @@ private:
     /// Row tiles partition the rows; segments partition the channels; tap tables are as long as the taps.
     Result<void> check_tiles(const Contraction& c) const {
         const bool transposed = c.transposed_vector || c.vector.source == Source::fused;
-        if (transposed && (c.lanes % lanes_of(plan_.isa) != 0 || c.channels % kTransposedSteps != 0 ||
+        if (transposed && (c.lanes < lanes_of(plan_.isa) || c.channels % kTransposedSteps != 0 ||
                            c.segment % kTransposedSteps != 0))
-            return make_error(Code::verify_failed, "%lld lanes and segments of %lld, transposed: not whole tiles and steps",
+            return make_error(Code::verify_failed, "%lld lanes and segments of %lld, transposed: less than a vector, or not whole groups of steps",
                               static_cast<long long>(c.lanes), static_cast<long long>(c.segment));
         if (c.rows_before(c.row_tiles) != c.rows || c.wide_tiles > c.row_tiles)
             return make_error(Code::verify_failed, "row tiles cover %lld rows: expected %lld",

@@ -114,6 +114,8 @@ jit::TileArgs draw_tile(const MicrokernelSpec& spec, int number, Random& random,
     if (spec.vector == jit::VectorForm::transposed) args.k *= jit::kTransposedSteps;
     args.tiles = number < 2 ? 2 : pick(0, 3);
     args.lanes = number < 6 ? std::clamp<int64_t>(tails[number], 1, width) : pick(1, width);
+    if (spec.vector == jit::VectorForm::transposed && number % 2 == 1)
+        args.first_lane = pick(0, args.lanes - 1);
     args.taps = spec.taps ? pick(number < 6 ? 1 : 0, 3) : 1;
     args.start = number < 10 ? number % 5 : pick(jit::kStartZero, jit::kStartBiasRow);
     args.finish = pick(0, 1);

@@ -22,6 +22,7 @@ public:
         if (spec.vector == VectorForm::transposed) args.k *= kTransposedSteps;
         args.tiles = pick(0, 3);
         args.lanes = pick(0, 1) ? width : pick(1, width);
+        args.first_lane = pick(0, 1) ? 0 : pick(0, args.lanes - 1);
         args.taps = spec.taps ? pick(0, 3) : 1;
         args.start = pick(kStartZero, kStartBiasRow);
         args.finish = pick(0, 1);
