@@ -40,7 +40,7 @@ constexpr double kReusedCache = 0.5;      // share of the second level for two b
 constexpr double kBlockCache = 0.4;  // share of the second-level cache for a block that a loop sweeps again and again
 
 // Shares of a time that are felt beside a longer one.
-constexpr double kNearFelt = 0.25, kFarFelt = 0.5, kStreamFelt = 0.9, kAheadFelt = 0.3;
+constexpr double kNearFelt = 0.25, kFarFelt = 0.5, kStreamFelt = 0.9, kAheadFelt = 0.2;
 
 struct Traffic {
     double l2 = 0, l3 = 0;

@@ -64,6 +64,9 @@ std::vector<Sketch> sketches_of(const whet_op& op, Isa isa) {
         const bool depthwise = op.kind == WHET_CONV && op.groups > 1 && op.operands[WHET_B].extents[1] == 1 &&
                                op.operands[WHET_DST].extents[1] == op.groups;
         if (depthwise && rule.structure != Structure::depthwise) continue;
+        // Which edges an operand packed in passing can have depends on the tile's width.
+        constexpr int kMostVectors = 4;
+        while (!check_schedule(op, base, isa) && base.vectors < kMostVectors) ++base.vectors;
         if (!check_schedule(op, base, isa)) continue;
         // What is packed once need not be packed in every call.
         if (frozen && rule.scalar != Source::frozen && rule.vector != Source::frozen && !sketches.empty() &&
