@@ -115,15 +115,17 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec) {
 }
 
 base::Result<void> check_transposed(const MicrokernelSpec& spec) {
-    const bool plain = spec.vectors == 1 && spec.unroll == kTransposedUnroll && !spec.masked_loads &&
-                       !spec.taps && spec.scalar != ScalarForm::uniform &&
-                       !(spec.packs && spec.scalar == ScalarForm::general) && (spec.prefetch == 0 || spec.prefetch == kAheadLine);
+    const bool plain = spec.vectors == 1 && spec.unroll == kTransposedUnroll &&
+                       !spec.masked_loads && !spec.taps && spec.scalar != ScalarForm::uniform &&
+                       !(spec.packs && spec.scalar == ScalarForm::general) &&
+                       (spec.prefetch == 0 || spec.prefetch == kAheadLine);
     if (plain) return {};
-    return base::make_error(base::Code::unsupported,
-                            "%s: a transposed operand has one vector, unroll %d, no mask, no taps, rows "
-                            "of their own on the other side (with packs, no general ones), and no "
-                            "prefetch but %d",
-                            spec.print().c_str(), kTransposedUnroll, kAheadLine);
+    return base::make_error(
+        base::Code::unsupported,
+        "%s: a transposed operand has one vector, unroll %d, no mask, no taps, rows "
+        "of their own on the other side (with packs, no general ones), and no "
+        "prefetch but %d",
+        spec.print().c_str(), kTransposedUnroll, kAheadLine);
 }
 
 }  // namespace
@@ -198,7 +200,8 @@ base::Result<void> MicrokernelSpec::check() const {
     if (vector == VectorForm::transposed) {
         WHET_TRY_VOID(check_transposed(*this));
     } else if (packs) {
-        return base::make_error(base::Code::unsupported, "only a transposed operand is packed in passing");
+        return base::make_error(base::Code::unsupported,
+                                "only a transposed operand is packed in passing");
     } else if (unroll != 1 && unroll != 2 && unroll != 4 && unroll != 8) {
         return base::make_error(base::Code::unsupported, "unroll %d is not 1, 2, 4 or 8", unroll);
     }
@@ -214,16 +217,17 @@ base::Result<void> MicrokernelSpec::check() const {
     }
     if (is_ahead(prefetch) && unroll % kAheadStreams != 0) {
         return base::make_error(base::Code::unsupported,
-                                "prefetch %d: unroll %d is not a multiple of its %d streams", prefetch,
-                                unroll, kAheadStreams);
+                                "prefetch %d: unroll %d is not a multiple of its %d streams",
+                                prefetch, unroll, kAheadStreams);
     }
     if (is_ahead(prefetch) && vector != VectorForm::transposed &&
         (taps != 0 || vector != VectorForm::packed)) {
         return base::make_error(base::Code::unsupported,
                                 "prefetch %d: only panels without taps have a next one", prefetch);
     }
-    const bool row_pointers = (vector == VectorForm::row_strided || vector == VectorForm::transposed) &&
-                              (scalar == ScalarForm::rows_strided || scalar == ScalarForm::general);
+    const bool row_pointers =
+        (vector == VectorForm::row_strided || vector == VectorForm::transposed) &&
+        (scalar == ScalarForm::rows_strided || scalar == ScalarForm::general);
     if (row_pointers && taps == 2) {
         return base::make_error(base::Code::unsupported,
                                 "one step a tap with row strides on both operands: no registers "

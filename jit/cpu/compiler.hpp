@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The code generator as the rest of Whet sees it: specs in, verified-shape blobs out; LLVM stays behind a dlopen.
+// The code generator as the rest of Whet sees it: specs in, verified-shape blobs out; LLVM stays
+// behind a dlopen.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,8 @@
 
 namespace whet::jit::cpu {
 
-/// What the static check of one blob found (design: no branch on data, no stack in the inner loop, allowed opcodes).
+/// What the static check of one blob found (design: no branch on data, no stack in the inner loop,
+/// allowed opcodes).
 struct StaticReport {
     bool accepted = false;
     std::string reason;       ///< first offence: offset, instruction text, rule
@@ -20,8 +22,8 @@ struct StaticReport {
     std::string disassembly;  ///< one instruction a line; filled only on request
 };
 
-/// Compiles microkernels through LLVM ORC in `libwhet_llvm.so`, opened (RTLD_LOCAL) at the first use.
-/// Not thread-safe: one per thread. compile: about 10 ms, errors compile_failed, unsupported.
+/// Compiles microkernels through LLVM ORC in `libwhet_llvm.so`, opened (RTLD_LOCAL) at the first
+/// use. Not thread-safe: one per thread. compile: about 10 ms, errors compile_failed, unsupported.
 class Compiler {
 public:
     virtual ~Compiler() = default;
@@ -32,12 +34,14 @@ public:
 
 /// What happens when LLVM meets a fatal error of its own (a bug in it, no memory).
 enum class Fatal {
-    exit,  ///< LLVM's way: the process ends with a message; right for a helper process that is watched
+    exit,  ///< LLVM's way: the process ends with a message; right for a helper process that is
+           ///< watched
     park,  ///< the compiling thread sleeps for ever: right inside a host
 };
 
-/// Opens the library beside `directory` (the folder of the calling library). io_error when it is missing. `fatal` holds
-/// for the process: `park`, once asked for, stays.
-base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directory, Fatal fatal = Fatal::exit);
+/// Opens the library beside `directory` (the folder of the calling library). io_error when it is
+/// missing. `fatal` holds for the process: `park`, once asked for, stays.
+base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directory,
+                                                      Fatal fatal = Fatal::exit);
 
 }  // namespace whet::jit::cpu

@@ -83,8 +83,8 @@ public:
     llvm::Value* maximum(llvm::Value* a, llvm::Value* b);
 
     /// Prepares masks for the first `count` of `width` lanes, without the first `skipped` ones of
-    /// those if given; 1 <= count, skipped < count. AVX-512: mask registers by a shift; AVX2: windows
-    /// into a table of ones and zeros, loaded where they are used.
+    /// those if given; 1 <= count, skipped < count. AVX-512: mask registers by a shift; AVX2:
+    /// windows into a table of ones and zeros, loaded where they are used.
     struct Masks {
         llvm::Value* window = nullptr;        ///< AVX2: address of vector 0's mask
         llvm::Value* skipped = nullptr;       ///< AVX2: the same of the skipped lanes, or null

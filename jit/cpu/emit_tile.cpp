@@ -85,8 +85,8 @@ private:
     const MicrokernelSpec& spec_;
     const int width_;  ///< lanes of the whole tile
     Value* tile_ = nullptr;
-    Value* ahead_ = nullptr;       ///< where the prefetches ahead are; moved on by each reduction
-    Values columns_;               ///< of a transposed operand: the vectors of the steps at hand
+    Value* ahead_ = nullptr;  ///< where the prefetches ahead are; moved on by each reduction
+    Values columns_;          ///< of a transposed operand: the vectors of the steps at hand
     Emitter::Masks masks_;
 };
 
@@ -126,9 +126,9 @@ Operands TileEmitter::make_operands(Value* scalar, Value* vector) {
 constexpr int kNear = 3, kSecondLevel = 2;  // localities of llvm.prefetch
 
 void TileEmitter::prefetch(Value* address, int locality) {
-    ir_.CreateIntrinsic(llvm::Intrinsic::prefetch, {e_.pointer},
-                        {address, ir_.getInt32(0), ir_.getInt32(static_cast<uint32_t>(locality)),
-                         ir_.getInt32(1)});
+    ir_.CreateIntrinsic(
+        llvm::Intrinsic::prefetch, {e_.pointer},
+        {address, ir_.getInt32(0), ir_.getInt32(static_cast<uint32_t>(locality)), ir_.getInt32(1)});
 }
 
 /// One prefetch for each cache line of the vectors that are needed `prefetch` steps later.
@@ -148,7 +148,8 @@ void TileEmitter::emit_prefetch_ahead(Operands& operands, int step, int steps) {
     for (int64_t at = 0; at < bytes; at += kLine)
         prefetch(e_.advance(operands.ahead, at), kSecondLevel);
     const bool last = step % kAheadStreams == kAheadStreams - 1;
-    operands.ahead = e_.advance(operands.ahead, e_.field_i64(last ? WHET_FIELD(ahead_return) : WHET_FIELD(ahead_stream)));
+    operands.ahead = e_.advance(
+        operands.ahead, e_.field_i64(last ? WHET_FIELD(ahead_return) : WHET_FIELD(ahead_stream)));
 }
 
 /// Fetches the tile's part of dst: it is read or written when the sums are there.
@@ -174,33 +175,39 @@ Value* TileEmitter::emit_scalar(const Operands& operands, int r, int step) {
     return e_.splat(e_.load_scalar(address));
 }
 
-/// The kTransposedSteps values of rows `row`, `row` + 4, `row` + 8, ... from `step` on, side by side.
+/// The kTransposedSteps values of rows `row`, `row` + 4, `row` + 8, ... from `step` on, side by
+/// side.
 Value* TileEmitter::gather_pieces(const Operands& operands, int row, int step) {
     auto* piece_type = llvm::FixedVectorType::get(e_.f32, kTransposedSteps);
     Value* joined = nullptr;
     for (int at = 0; at < e_.lanes; at += kTransposedSteps) {
-        Value* address = e_.advance(operands.vector_rows[0].at(operands.vectors, row + at),
-                                    int64_t{4} * step);
+        Value* address =
+            e_.advance(operands.vector_rows[0].at(operands.vectors, row + at), int64_t{4} * step);
         Value* piece = ir_.CreateAlignedLoad(piece_type, address, llvm::Align(4));
         std::vector<int> widen(static_cast<std::size_t>(e_.lanes), llvm::PoisonMaskElem);
         for (int i = 0; i < kTransposedSteps; ++i) widen[static_cast<std::size_t>(i)] = i;
         Value* wide = ir_.CreateShuffleVector(piece, widen);
         std::vector<int> mask(static_cast<std::size_t>(e_.lanes));
         for (int i = 0; i < e_.lanes; ++i)
-            mask[static_cast<std::size_t>(i)] = i < at ? i : i < at + kTransposedSteps ? e_.lanes + i - at : llvm::PoisonMaskElem;
+            mask[static_cast<std::size_t>(i)] = i < at                      ? i
+                                                : i < at + kTransposedSteps ? e_.lanes + i - at
+                                                                            : llvm::PoisonMaskElem;
         joined = at == 0 ? wide : ir_.CreateShuffleVector(joined, wide, mask);
     }
     return joined;
 }
 
-/// Loads and transposes the columns of the next kTransposedSteps steps: 4x4 blocks, each within a quarter of the vectors.
-/// Where `steps` is a whole line of each row, prefetches its share of the lines ahead.
+/// Loads and transposes the columns of the next kTransposedSteps steps: 4x4 blocks, each within a
+/// quarter of the vectors. Where `steps` is a whole line of each row, prefetches its share of the
+/// lines ahead.
 void TileEmitter::emit_columns(Operands& operands, int step, int steps) {
     if (ahead() && steps == kTransposedUnroll) {
         const int lines = e_.lanes / kTransposedSteps;
         for (int row = 0; row < lines; ++row)
             prefetch(operands.vector_rows[0].at({operands.ahead}, row), kNear);
-        operands.ahead = e_.advance(operands.ahead, ir_.CreateMul(e_.field_bytes(WHET_FIELD(vector_row)), e_.constant(lines)));
+        operands.ahead =
+            e_.advance(operands.ahead,
+                       ir_.CreateMul(e_.field_bytes(WHET_FIELD(vector_row)), e_.constant(lines)));
     }
     Values pieces;
     for (int row = 0; row < kTransposedSteps; ++row)
@@ -230,8 +237,8 @@ void TileEmitter::emit_columns(Operands& operands, int step, int steps) {
     }
 }
 
-/// Where the prefetches of a transposed operand go on after a round: the next line of the same rows, or, where these end
-/// kAheadColumns from here, the rows at `ahead`.
+/// Where the prefetches of a transposed operand go on after a round: the next line of the same
+/// rows, or, where these end kAheadColumns from here, the rows at `ahead`.
 Value* TileEmitter::next_line(Value* moved, Value* rounds_left) {
     Value* rows = ir_.CreateMul(e_.field_bytes(WHET_FIELD(vector_row)), e_.constant(e_.lanes));
     Value* line = e_.advance(moved, ir_.CreateSub(e_.constant(kLine), rows));
@@ -242,8 +249,7 @@ Value* TileEmitter::next_line(Value* moved, Value* rounds_left) {
 Value* TileEmitter::emit_vector(const Operands& operands, int r, int v, int step) {
     if (transposed()) return columns_[static_cast<std::size_t>(step % kTransposedSteps)];
     Value* row = operands.vectors[0];
-    if (!operands.vector_rows.empty())
-        row = operands.vector_rows[0].at(operands.vectors, r);
+    if (!operands.vector_rows.empty()) row = operands.vector_rows[0].at(operands.vectors, r);
     const int64_t moved = spec_.vector == VectorForm::packed ? int64_t{4} * width_ * step : 0;
     Value* address = e_.advance(row, moved + int64_t{4} * e_.lanes * v);
     return spec_.masked_loads ? e_.masked_load(masks_, v, address) : e_.load(address);
@@ -366,7 +372,8 @@ Values TileEmitter::merge(llvm::BasicBlock* a, const Values& from_a, llvm::Basic
     return merged;
 }
 
-/// The reduction over k: groups of `unroll` steps, then the rest by the fewest steps that there are.
+/// The reduction over k: groups of `unroll` steps, then the rest by the fewest steps that there
+/// are.
 Values TileEmitter::emit_reduction(Operands operands, Values sums) {
     const int rounds = spec_.unroll == 1 ? 1 : 2;
     const int fewest = transposed() ? kTransposedSteps : 1;
@@ -590,7 +597,8 @@ void TileEmitter::emit() {
                                 ir_.CreateICmpSGT(lanes, e_.constant(0)));
     ir_.CreateCondBr(some, begin, done);
     ir_.SetInsertPoint(begin);
-    masks_ = e_.make_masks(lanes, width_, transposed() ? e_.field_i64(WHET_FIELD(first_lane)) : nullptr);
+    masks_ =
+        e_.make_masks(lanes, width_, transposed() ? e_.field_i64(WHET_FIELD(first_lane)) : nullptr);
     Value* first_ahead = nullptr;
     const bool walks = ahead() && !transposed();  // what is ahead, tile by tile
     if (walks) {

@@ -63,8 +63,8 @@ void add_products(const Ladder& ladder, Epilogue epilogue, std::vector<Microkern
     }
 }
 
-/// Products with [n][k] weights in place: few rows, for which a copy of the weights would not pay, or the first rows
-/// of many, which leave a copy for the others.
+/// Products with [n][k] weights in place: few rows, for which a copy of the weights would not pay,
+/// or the first rows of many, which leave a copy for the others.
 void add_transposed(const Ladder& ladder, std::vector<MicrokernelSpec>& specs) {
     for (int rows = 1; rows <= ladder.last_row; ++rows) {
         for (const ScalarForm scalar : kProductScalars) {

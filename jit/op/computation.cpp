@@ -28,8 +28,10 @@ std::string print_index(const Computation& computation, const AffineIndex& index
         const int64_t c = index.coefficients[a];
         if (c == 0) continue;
         const int64_t magnitude = c < 0 ? -c : c;
-        if (c < 0) text += text.empty() ? "-" : " - ";
-        else if (!text.empty()) text += " + ";
+        if (c < 0)
+            text += text.empty() ? "-" : " - ";
+        else if (!text.empty())
+            text += " + ";
         if (magnitude != 1) text += std::to_string(magnitude) + " * ";
         text += computation.axes[a].name;
     }
@@ -42,7 +44,8 @@ std::string print_index(const Computation& computation, const AffineIndex& index
 
 std::string print_indices(const Computation& computation, const std::vector<AffineIndex>& indices) {
     std::string text = "[";
-    for (size_t d = 0; d < indices.size(); ++d) text += (d ? ", " : "") + print_index(computation, indices[d]);
+    for (size_t d = 0; d < indices.size(); ++d)
+        text += (d ? ", " : "") + print_index(computation, indices[d]);
     return text + "]";
 }
 
@@ -58,7 +61,8 @@ int64_t dot(const whet_view& view, const std::vector<AffineIndex>& dimensions, i
 base::Result<Computation> computation_of(const whet_op& op) {
     for (const Entry& entry : kOperators)
         if (entry.kind == op.kind) return entry.make(op);
-    return base::make_error(base::Code::unsupported, "no operator of kind %u: kinds are 1 to 4", op.kind);
+    return base::make_error(base::Code::unsupported, "no operator of kind %u: kinds are 1 to 4",
+                            op.kind);
 }
 
 int64_t channels_per_segment(int64_t taps) noexcept {
@@ -71,7 +75,8 @@ std::string Computation::print() const {
     static constexpr const char* kKinds[] = {"", " (tap)", " (channel)"};
     std::string text = "dst" + print_indices(*this, result) + " = ";
     if (combiner == Combiner::softmax) {
-        text += "softmax over " + std::string(axes.back().name) + " of a" + print_indices(*this, reads[0].dimensions);
+        text += "softmax over " + std::string(axes.back().name) + " of a" +
+                print_indices(*this, reads[0].dimensions);
     } else {
         text += "sum of ";
         for (size_t r = 0; r < reads.size(); ++r)
@@ -80,7 +85,8 @@ std::string Computation::print() const {
     }
     text += "\n  axes:";
     for (const Axis& axis : axes)
-        text += " " + std::string(axis.name) + "=" + std::to_string(axis.extent) + kKinds[static_cast<int>(axis.kind)];
+        text += " " + std::string(axis.name) + "=" + std::to_string(axis.extent) +
+                kKinds[static_cast<int>(axis.kind)];
     if (segment > 0) text += "\n  segment: " + std::to_string(segment) + " channels";
     return text + "\n";
 }

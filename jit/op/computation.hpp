@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A computation as an affine tensor expression: axes, reads, combiner, epilogue; what every later stage derives from.
+// A computation as an affine tensor expression: axes, reads, combiner, epilogue; what every later
+// stage derives from.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +26,9 @@ struct Axis {
     int64_t extent;
 };
 
-/// Index of one dimension of a read: (offset + sum of coefficient[axis] * value) / divisor. Where the division leaves a
-/// rest, or the index lies outside the dimension, the term is skipped (a convolution's padding, a transposed one's gaps).
+/// Index of one dimension of a read: (offset + sum of coefficient[axis] * value) / divisor. Where
+/// the division leaves a rest, or the index lies outside the dimension, the term is skipped (a
+/// convolution's padding, a transposed one's gaps).
 struct AffineIndex {
     int64_t offset = 0;
     int64_t divisor = 1;
@@ -40,19 +42,21 @@ struct Read {
 };
 
 enum class Combiner : uint8_t {
-    fma_sum,  ///< dst = alpha * sum over taps and channels of reads[0] * reads[1], then the start value, in segments
+    fma_sum,  ///< dst = alpha * sum over taps and channels of reads[0] * reads[1], then the start
+              ///< value, in segments
     softmax,  ///< the row functions of numerics.py over the last axis of reads[0]
 };
 
 /// The meaning of one operation; the groups of a convolution are an axis of their own.
 struct Computation {
-    std::vector<Axis> axes;           ///< spatial axes in dst's order first, then taps (row-major), then channels
+    std::vector<Axis>
+        axes;  ///< spatial axes in dst's order first, then taps (row-major), then channels
     std::vector<Read> reads;          ///< fma_sum: two; softmax: one
     std::vector<AffineIndex> result;  ///< dst's index, one per dimension of dst
     Combiner combiner = Combiner::fma_sum;
-    int64_t segment = 0;              ///< channels in one chain (fma_sum)
-    int bias_dimension = -1;          ///< dst dimension that the bias runs along; -1: none
-    int symbolic_axis = -1;           ///< the axis in which members of one family may differ (rows, batch)
+    int64_t segment = 0;      ///< channels in one chain (fma_sum)
+    int bias_dimension = -1;  ///< dst dimension that the bias runs along; -1: none
+    int symbolic_axis = -1;   ///< the axis in which members of one family may differ (rows, batch)
 
     std::string print() const;
 };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolution and transposed convolution over 1 to 3 spatial axes; the group is an axis, so depthwise is the same text.
+// Convolution and transposed convolution over 1 to 3 spatial axes; the group is an axis, so
+// depthwise is the same text.
 #include "jit/op/computation.hpp"
 
 namespace whet::jit {
@@ -39,7 +40,8 @@ struct ConvAxes {
 };
 
 /// Axes, result, segment and bias: what both directions share.
-Computation conv_axes(const whet_op& op, const ConvAxes& axes, int64_t out_per_group, int64_t in_per_group) {
+Computation conv_axes(const whet_op& op, const ConvAxes& axes, int64_t out_per_group,
+                      int64_t in_per_group) {
     Computation computation;
     const whet_view& dst = op.operands[WHET_DST];
     const whet_view& weights = op.operands[WHET_B];
@@ -47,13 +49,17 @@ Computation conv_axes(const whet_op& op, const ConvAxes& axes, int64_t out_per_g
                         {"group", AxisKind::spatial, op.groups},
                         {"co", AxisKind::spatial, out_per_group}};
     for (int d = 0; d < axes.rank; ++d)
-        computation.axes.push_back({kOut[axes.rank - 1 - d], AxisKind::spatial, dst.extents[2 + d]});
+        computation.axes.push_back(
+            {kOut[axes.rank - 1 - d], AxisKind::spatial, dst.extents[2 + d]});
     for (int d = 0; d < axes.rank; ++d)
-        computation.axes.push_back({kTap[axes.rank - 1 - d], AxisKind::tap, weights.extents[2 + d]});
+        computation.axes.push_back(
+            {kTap[axes.rank - 1 - d], AxisKind::tap, weights.extents[2 + d]});
     computation.axes.push_back({"ci", AxisKind::channel, in_per_group});
-    computation.result = {axes.along(ConvAxes::batch()), axes.grouped(ConvAxes::out_channel(), out_per_group)};
+    computation.result = {axes.along(ConvAxes::batch()),
+                          axes.grouped(ConvAxes::out_channel(), out_per_group)};
     for (int d = 0; d < axes.rank; ++d) computation.result.push_back(axes.along(ConvAxes::out(d)));
-    computation.reads = {{WHET_A, {axes.along(ConvAxes::batch()), axes.grouped(axes.channel(), in_per_group)}}};
+    computation.reads = {
+        {WHET_A, {axes.along(ConvAxes::batch()), axes.grouped(axes.channel(), in_per_group)}}};
     computation.segment = channels_per_segment(extent_of(computation, AxisKind::tap));
     if (op.operand_count > WHET_BIAS) computation.bias_dimension = 1;
     computation.symbolic_axis = ConvAxes::batch();
@@ -67,7 +73,8 @@ base::Result<Computation> conv_computation(const whet_op& op) {
     const whet_view& weights = op.operands[WHET_B];
     const int64_t out_per_group = weights.extents[0] / op.groups;
     Computation computation = conv_axes(op, axes, out_per_group, weights.extents[1]);
-    Read weight{WHET_B, {axes.grouped(ConvAxes::out_channel(), out_per_group), axes.along(axes.channel())}};
+    Read weight{WHET_B,
+                {axes.grouped(ConvAxes::out_channel(), out_per_group), axes.along(axes.channel())}};
     for (int d = 0; d < axes.rank; ++d) {
         AffineIndex position = axes.none();
         position.offset = -op.padding[d];
@@ -85,7 +92,8 @@ base::Result<Computation> conv_transpose_computation(const whet_op& op) {
     const whet_view& weights = op.operands[WHET_B];
     const int64_t in_per_group = weights.extents[0] / op.groups;
     Computation computation = conv_axes(op, axes, weights.extents[1], in_per_group);
-    Read weight{WHET_B, {axes.grouped(axes.channel(), in_per_group), axes.along(ConvAxes::out_channel())}};
+    Read weight{WHET_B,
+                {axes.grouped(axes.channel(), in_per_group), axes.along(ConvAxes::out_channel())}};
     for (int d = 0; d < axes.rank; ++d) {
         AffineIndex position = axes.none();
         position.offset = op.padding[d];

@@ -8,7 +8,8 @@ base::Result<Computation> softmax_computation(const whet_op& op) {
     const whet_view& dst = op.operands[WHET_DST];
     Computation computation;
     computation.combiner = Combiner::softmax;
-    computation.axes = {{"row", AxisKind::spatial, dst.extents[0]}, {"column", AxisKind::spatial, dst.extents[1]}};
+    computation.axes = {{"row", AxisKind::spatial, dst.extents[0]},
+                        {"column", AxisKind::spatial, dst.extents[1]}};
     AffineIndex row, column;
     row.coefficients = {1, 0};
     column.coefficients = {0, 1};

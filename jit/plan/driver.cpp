@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs plans: the one interpreter of nests. Everything it does is addresses and counts; arithmetic is in microkernels.
+// Runs plans: the one interpreter of nests. Everything it does is addresses and counts; arithmetic
+// is in microkernels.
 #include <algorithm>
 #include <cmath>
 
@@ -13,7 +14,8 @@ namespace whet::jit {
 namespace {
 
 int64_t along(const OuterStrides& strides, const int64_t* outer) {
-    return strides.stride[0] * outer[0] + strides.stride[1] * outer[1] + strides.stride[2] * outer[2];
+    return strides.stride[0] * outer[0] + strides.stride[1] * outer[1] +
+           strides.stride[2] * outer[2];
 }
 
 /// What one call of run_phase knows.
@@ -30,17 +32,22 @@ struct Context {
         return static_cast<float*>(operands.data[static_cast<int>(which)]);
     }
     void call(int kernel, const void* args) const {
-        if (functions != nullptr) functions[kernel](args);
-        else run_portable(plan.kernels[kernel], args);
+        if (functions != nullptr)
+            functions[kernel](args);
+        else
+            run_portable(plan.kernels[kernel], args);
     }
 };
 
 int64_t segment_channels(const Contraction& c, int64_t segment) {
     return std::min(c.segment, c.channels - segment * c.segment);
 }
-int64_t rows_of(const Contraction& c, int64_t tile) { return c.narrow_rows + (tile < c.wide_tiles ? 1 : 0); }
+int64_t rows_of(const Contraction& c, int64_t tile) {
+    return c.narrow_rows + (tile < c.wide_tiles ? 1 : 0);
+}
 
-/// Where panels go: `dst` is the first packed tile's panel, a panel is `depth` deep, the segment starts at `offset`.
+/// Where panels go: `dst` is the first packed tile's panel, a panel is `depth` deep, the segment
+/// starts at `offset`.
 struct PanelTarget {
     float* dst;
     int64_t depth;
@@ -48,17 +55,18 @@ struct PanelTarget {
 };
 
 /// Packs row tiles [first, last) of one segment.
-void pack_scalar(const Contraction& c, const float* source, int64_t first, int64_t last, int64_t segment,
-                 const PanelTarget& target, Isa isa) {
+void pack_scalar(const Contraction& c, const float* source, int64_t first, int64_t last,
+                 int64_t segment, const PanelTarget& target, Isa isa) {
     const Access& a = c.scalar;
     for (int64_t tile = first; tile < last;) {
         const int64_t end = tile < c.wide_tiles ? std::min(last, c.wide_tiles) : last;
         const int64_t width = rows_of(c, tile), row = c.rows_before(tile);
-        copy_panels({source + row * a.axis_stride + segment * c.segment * a.channel_stride,
-                     target.dst + (row - c.rows_before(first)) * target.depth + target.offset * width,
-                     (end - tile) * width, width, segment_channels(c, segment), a.axis_stride, a.channel_stride,
-                     a.tap_offsets.data(), c.taps, target.depth * width},
-                    isa);
+        copy_panels(
+            {source + row * a.axis_stride + segment * c.segment * a.channel_stride,
+             target.dst + (row - c.rows_before(first)) * target.depth + target.offset * width,
+             (end - tile) * width, width, segment_channels(c, segment), a.axis_stride,
+             a.channel_stride, a.tap_offsets.data(), c.taps, target.depth * width},
+            isa);
         tile = end;
     }
 }
@@ -68,36 +76,43 @@ struct LaneBlock {
     int64_t first = 0, segment = 0;
 };
 
-/// Packs lane tiles [first, last) of one segment; `lanes` is the extent. next: the block that is packed after it, if any.
-void pack_vector(const Contraction& c, const float* source, int64_t lanes, int64_t first, int64_t last,
-                 int64_t segment, const PanelTarget& target, const LaneBlock* next, Isa isa) {
+/// Packs lane tiles [first, last) of one segment; `lanes` is the extent. next: the block that is
+/// packed after it, if any.
+void pack_vector(const Contraction& c, const float* source, int64_t lanes, int64_t first,
+                 int64_t last, int64_t segment, const PanelTarget& target, const LaneBlock* next,
+                 Isa isa) {
     const Access& a = c.vector;
     const int64_t lane = first * c.tile_lanes;
     const auto source_of = [&](int64_t tile, int64_t s) {
         return source + tile * c.tile_lanes * a.axis_stride + s * c.segment * a.channel_stride;
     };
     const bool whole_tile = next != nullptr && (next->first + 1) * c.tile_lanes <= lanes;
-    copy_panels({source_of(first, segment),
-                 target.dst + target.offset * c.tile_lanes, std::min(lanes, last * c.tile_lanes) - lane, c.tile_lanes,
-                 segment_channels(c, segment), a.axis_stride, a.channel_stride, a.tap_offsets.data(), c.taps,
-                 target.depth * c.tile_lanes, whole_tile ? source_of(next->first, next->segment) : nullptr,
-                 whole_tile ? segment_channels(c, next->segment) : 0},
-                isa);
+    copy_panels(
+        {source_of(first, segment), target.dst + target.offset * c.tile_lanes,
+         std::min(lanes, last * c.tile_lanes) - lane, c.tile_lanes, segment_channels(c, segment),
+         a.axis_stride, a.channel_stride, a.tap_offsets.data(), c.taps, target.depth * c.tile_lanes,
+         whole_tile ? source_of(next->first, next->segment) : nullptr,
+         whole_tile ? segment_channels(c, next->segment) : 0},
+        isa);
 }
 
 /// Packs a whole side: every segment of every tile.
-void pack_whole(const Contraction& c, bool scalar_side, const float* source, int64_t lanes, float* dst, Isa isa) {
+void pack_whole(const Contraction& c, bool scalar_side, const float* source, int64_t lanes,
+                float* dst, Isa isa) {
     for (int64_t s = 0; s < c.segments; ++s) {
         const PanelTarget target{dst, c.taps * c.channels, s * c.segment * c.taps};
-        if (scalar_side) pack_scalar(c, source, 0, c.row_tiles, s, target, isa);
-        else pack_vector(c, source, lanes, 0, c.lane_tiles(lanes), s, target, nullptr, isa);
+        if (scalar_side)
+            pack_scalar(c, source, 0, c.row_tiles, s, target, isa);
+        else
+            pack_vector(c, source, lanes, 0, c.lane_tiles(lanes), s, target, nullptr, isa);
     }
 }
 
 /// One contraction at one (batch, group, strip): bases resolved, block loops still to run.
 class ContractionRun {
 public:
-    ContractionRun(const Context& context, const Contraction& c, const int64_t* outer, int64_t lanes)
+    ContractionRun(const Context& context, const Contraction& c, const int64_t* outer,
+                   int64_t lanes)
         : context_(context), c_(c), lanes_(lanes) {
         scalar_ = source_of(c.scalar, outer, context.nest.scalar_offset);
         vector_ = source_of(c.vector, outer, context.nest.vector_offset);
@@ -114,7 +129,9 @@ public:
     }
 
     int64_t row_blocks() const { return (c_.all_row_tiles() + c_.row_block - 1) / c_.row_block; }
-    int64_t lane_blocks() const { return (c_.all_lane_tiles(lanes_) + c_.lane_block - 1) / c_.lane_block; }
+    int64_t lane_blocks() const {
+        return (c_.all_lane_tiles(lanes_) + c_.lane_block - 1) / c_.lane_block;
+    }
     /// Iterations of the outermost loop.
     int64_t outermost() const { return count_of(loop_axis(0)); }
 
@@ -144,7 +161,8 @@ private:
         if (access.source != Source::frozen)
             side.place = context_.place(access.place) + access.base + along(access.outer, outer);
         if (access.source == Source::frozen)
-            side.packed = static_cast<const float*>(context_.operands.packed[static_cast<int>(access.place)]) +
+            side.packed = static_cast<const float*>(
+                              context_.operands.packed[static_cast<int>(access.place)]) +
                           access.packed_base + along(access.packed_outer, outer);
         side.scratch = reinterpret_cast<float*>(context_.scratch + scratch_offset);
         if (access.source == Source::packed && access.whole) side.packed = side.scratch;
@@ -167,17 +185,21 @@ private:
         int64_t lane;        // in its group
         int64_t block_lane;  // first lane of the packed block
         int64_t segment;
-        int64_t first_row;             // first row tile of the block
-        const float* ahead = nullptr;  // where the row tiles' prefetches start; null: nothing to fetch
-        int64_t ahead_step = 0;        // bytes a reduction step
-        const float* next = nullptr;   // what a fused operand's first reader comes to next
-        int64_t first_lane = 0;        // stored; those before it belong to the tile before
+        int64_t first_row;  // first row tile of the block
+        const float* ahead =
+            nullptr;             // where the row tiles' prefetches start; null: nothing to fetch
+        int64_t ahead_step = 0;  // bytes a reduction step
+        const float* next = nullptr;  // what a fused operand's first reader comes to next
+        int64_t first_lane = 0;       // stored; those before it belong to the tile before
     };
 
     int64_t depth() const { return c_.taps * c_.channels; }
 
-    /// Where a vector of a transposed operand begins that holds lane `lane` first, or, at the end, the last lanes.
-    int64_t within_lanes(int64_t lane) const { return std::min(lane, lanes_ - lanes_of(context_.plan.isa)); }
+    /// Where a vector of a transposed operand begins that holds lane `lane` first, or, at the end,
+    /// the last lanes.
+    int64_t within_lanes(int64_t lane) const {
+        return std::min(lane, lanes_ - lanes_of(context_.plan.isa));
+    }
     /// What lane tile `tile` reads of the vector operand: a panel packed ahead, or rows in place.
     const float* lane_tile_at(int64_t tile, int64_t segment) const {
         const int64_t per_group = c_.lane_tiles(lanes_);
@@ -188,7 +210,8 @@ private:
                segment * c_.segment * c_.taps * c_.tile_lanes +
                c_.lane_groups[static_cast<size_t>(tile / per_group)].vector;
     }
-    /// Notes the first panel of the block after `index`; of the outermost loop, iterations from `last` on are not ours.
+    /// Notes the first panel of the block after `index`; of the outermost loop, iterations from
+    /// `last` on are not ours.
     void find_next_panel(const int64_t* index, int64_t last) {
         int64_t next[3] = {index[0], index[1], index[2]};
         next_panel_ = nullptr;
@@ -211,12 +234,15 @@ private:
         const bool inside = tile + 1 < end_lane;
         lane.ahead = inside ? lane_tile_at(tile + 1, lane.segment) : next_panel_;
         if (lane.ahead == nullptr || c_.transposed_vector) return;
-        const int64_t bytes = (inside ? k : next_depth_) * c_.tile_lanes * static_cast<int64_t>(sizeof(float));
+        const int64_t bytes =
+            (inside ? k : next_depth_) * c_.tile_lanes * static_cast<int64_t>(sizeof(float));
         lane.ahead_step = std::min(c_.most_ahead_step, (bytes + tiles * k - 1) / (tiles * k));
     }
 
-    /// The rows of the next lane block, which the readers of this one fetch as one run, and where that stands.
-    void set_ahead_of_fused(LaneTile& lane, int64_t tile, int64_t first_lane, int64_t end_lane, int64_t end_row) const {
+    /// The rows of the next lane block, which the readers of this one fetch as one run, and where
+    /// that stands.
+    void set_ahead_of_fused(LaneTile& lane, int64_t tile, int64_t first_lane, int64_t end_lane,
+                            int64_t end_row) const {
         lane.next = tile + 1 < end_lane ? lane_tile_at(tile + 1, lane.segment) : next_panel_;
         const int64_t here = end_lane - first_lane;
         const int64_t following = std::min(c_.all_lane_tiles(lanes_) - end_lane, c_.lane_block);
@@ -225,15 +251,17 @@ private:
         const int64_t readers = c_.all_row_tiles() - 1, k = segment_channels(c_, lane.segment);
         const int64_t rows_before = first_block ? 0 : lane.first_row - 1;
         const int64_t rows_here = end_row - lane.first_row - (first_block ? 1 : 0);
-        const int64_t steps = here * (readers * lane.segment * c_.segment + rows_before * k) + (tile - first_lane) * rows_here * k;
+        const int64_t steps = here * (readers * lane.segment * c_.segment + rows_before * k) +
+                              (tile - first_lane) * rows_here * k;
         const int64_t bytes = following * c_.tile_lanes * static_cast<int64_t>(sizeof(float));
-        lane.ahead_step = std::min(c_.most_ahead_step, (bytes + readers * here - 1) / (readers * here));
-        lane.ahead = lane_tile_at(end_lane, 0) +
-                     (steps - (first_block ? k : 0)) * lane.ahead_step / static_cast<int64_t>(sizeof(float));
+        lane.ahead_step =
+            std::min(c_.most_ahead_step, (bytes + readers * here - 1) / (readers * here));
+        lane.ahead = lane_tile_at(end_lane, 0) + (steps - (first_block ? k : 0)) * lane.ahead_step /
+                                                     static_cast<int64_t>(sizeof(float));
     }
 
-    /// The block of lanes that the loops come to after this one; past the last tile: none. (Each sweep over the rows
-    /// begins at the first block again; that is not looked ahead.)
+    /// The block of lanes that the loops come to after this one; past the last tile: none. (Each
+    /// sweep over the rows begins at the first block again; that is not looked ahead.)
     LaneBlock next_lane_block(int64_t lane_block, int64_t segment) const {
         bool segment_inside = false;
         for (int depth = 0; depth < 3; ++depth) {
@@ -257,7 +285,8 @@ private:
         const Isa isa = context_.plan.isa;
         if (c_.scalar.source == Source::packed && !c_.scalar.whole &&
             (packed_scalar_[0] != row_block || packed_scalar_[1] != segment)) {
-            pack_scalar(c_, scalar_.place, first_row, end_row, segment, {scalar_.scratch, block_depth, 0}, isa);
+            pack_scalar(c_, scalar_.place, first_row, end_row, segment,
+                        {scalar_.scratch, block_depth, 0}, isa);
             packed_scalar_[0] = row_block;
             packed_scalar_[1] = segment;
         }
@@ -271,7 +300,8 @@ private:
             packed_vector_[1] = segment;
         }
         const bool fused = c_.vector.source == Source::fused;
-        const bool fresh = fused && (packed_vector_[0] != lane_block || packed_vector_[1] != segment);
+        const bool fresh =
+            fused && (packed_vector_[0] != lane_block || packed_vector_[1] != segment);
         if (fresh) {
             packed_vector_[0] = lane_block;
             packed_vector_[1] = segment;
@@ -279,10 +309,13 @@ private:
         const int64_t tiles_per_group = c_.lane_tiles(lanes_);
         for (int64_t tile = first_lane; tile < end_lane; ++tile) {
             LaneTile lane{c_.lane_groups[static_cast<size_t>(tile / tiles_per_group)],
-                          tile % tiles_per_group * c_.tile_lanes, first_lane * c_.tile_lanes, segment, first_row};
+                          tile % tiles_per_group * c_.tile_lanes, first_lane * c_.tile_lanes,
+                          segment, first_row};
             if (c_.transposed_vector) move_within_lanes(lane);
-            if (fused && c_.ahead) set_ahead_of_fused(lane, tile, first_lane, end_lane, end_row);
-            else if (c_.ahead) set_ahead(lane, tile, end_lane, end_row - first_row);
+            if (fused && c_.ahead)
+                set_ahead_of_fused(lane, tile, first_lane, end_lane, end_row);
+            else if (c_.ahead)
+                set_ahead(lane, tile, end_lane, end_row - first_row);
             if (fresh) fused_tile(lane);
             if (c_.uniform_row_groups) {
                 tiles(first_row, 0, end_row - first_row, 0, lane);
@@ -291,7 +324,8 @@ private:
             for (int64_t row = first_row + (fresh ? 1 : 0); row < end_row;) {
                 const int64_t group = row / c_.row_tiles, begin = row % c_.row_tiles;
                 const int64_t end = std::min(c_.row_tiles, begin + (end_row - row));
-                if (begin < c_.wide_tiles) tiles(group, begin, std::min(end, c_.wide_tiles) - begin, first_row, lane);
+                if (begin < c_.wide_tiles)
+                    tiles(group, begin, std::min(end, c_.wide_tiles) - begin, first_row, lane);
                 const int64_t narrow = std::max(begin, c_.wide_tiles);
                 if (end > narrow) tiles(group, narrow, end - narrow, first_row, lane);
                 row += end - begin;
@@ -312,7 +346,8 @@ private:
         args.ahead_return = step - (kAheadStreams - 1) * args.ahead_stream;
     }
 
-    /// The first row tile of a fused operand: vector by vector of the lane tile, each with its columns of the panel.
+    /// The first row tile of a fused operand: vector by vector of the lane tile, each with its
+    /// columns of the panel.
     void fused_tile(const LaneTile& at) const {
         const int64_t lanes = lanes_of(context_.plan.isa), k = segment_channels(c_, at.segment);
         float uniform[1];
@@ -323,29 +358,35 @@ private:
             move_within_lanes(piece);
             TileArgs args = tile_args(0, 0, 1, 0, piece, uniform);
             args.lanes = lanes;
-            args.vector = vector_.place + piece.lane * c_.vector.axis_stride + at.segment * c_.segment * c_.vector.channel_stride;
+            args.vector = vector_.place + piece.lane * c_.vector.axis_stride +
+                          at.segment * c_.segment * c_.vector.channel_stride;
             args.vector_row = c_.vector.axis_stride;
             // Lanes that the vector before stored are stored again, the same.
             args.panel = vector_.scratch + (at.lane - at.block_lane) * k + v - piece.first_lane;
             args.panel_k = c_.tile_lanes;
             const bool more = v + lanes < c_.tile_lanes && piece.lane + lanes < lanes_;
-            args.ahead = more ? args.vector + (within_lanes(piece.lane + lanes) - piece.lane) * c_.vector.axis_stride : at.next != nullptr ? at.next : args.vector;
+            args.ahead = more ? args.vector + (within_lanes(piece.lane + lanes) - piece.lane) *
+                                                  c_.vector.axis_stride
+                         : at.next != nullptr ? at.next
+                                              : args.vector;
             context_.call(c_.fused_kernel, &args);
         }
     }
 
-    /// `count` row tiles of one width from tile `first` of group `group`; where groups are uniform, one tile of each of
-    /// `count` groups.
-    void tiles(int64_t group, int64_t first, int64_t count, int64_t block_row, const LaneTile& at) const {
+    /// `count` row tiles of one width from tile `first` of group `group`; where groups are uniform,
+    /// one tile of each of `count` groups.
+    void tiles(int64_t group, int64_t first, int64_t count, int64_t block_row,
+               const LaneTile& at) const {
         float uniform[kMaxTileRows * kMaxFold];
         const TileArgs args = tile_args(group, first, count, block_row, at, uniform);
         const bool edge = args.lanes < c_.tile_lanes;
         context_.call(c_.kernel[first < c_.wide_tiles ? 1 : 0][edge ? 1 : 0], &args);
     }
 
-    /// The arguments of such tiles; `uniform` holds the bias of every row where a group has one value.
-    TileArgs tile_args(int64_t group, int64_t first, int64_t count, int64_t block_row, const LaneTile& at,
-                       float* uniform) const {
+    /// The arguments of such tiles; `uniform` holds the bias of every row where a group has one
+    /// value.
+    TileArgs tile_args(int64_t group, int64_t first, int64_t count, int64_t block_row,
+                       const LaneTile& at, float* uniform) const {
         const bool wide = first < c_.wide_tiles, last_segment = at.segment + 1 == c_.segments;
         const int64_t width = rows_of(c_, first), row = c_.rows_before(first);
         const int64_t k = segment_channels(c_, at.segment);
@@ -378,7 +419,8 @@ private:
         }
         if (c_.bias_axis == BiasAxis::uniform) {
             const int64_t values = c_.uniform_row_groups ? count : 1;
-            for (int64_t i = 0; i < values; ++i) std::fill_n(uniform + i * width, width, bias_[group + i]);
+            for (int64_t i = 0; i < values; ++i)
+                std::fill_n(uniform + i * width, width, bias_[group + i]);
             args.bias = uniform;
             args.bias_tile = c_.uniform_row_groups ? width : 0;
         }
@@ -392,40 +434,44 @@ private:
         args.panel_k = 0;
         if (at.ahead != nullptr) {
             const int64_t before = group * c_.row_tiles + first - at.first_row;
-            args.ahead = at.ahead + before * c_.taps * k * at.ahead_step / static_cast<int64_t>(sizeof(float));
+            args.ahead = at.ahead +
+                         before * c_.taps * k * at.ahead_step / static_cast<int64_t>(sizeof(float));
             set_streams(args, at.ahead_step);
         }
         return args;
     }
 
-    void address_scalar(TileArgs& args, int64_t block_row, int64_t width, int64_t row, int64_t segment,
-                        int64_t k) const {
+    void address_scalar(TileArgs& args, int64_t block_row, int64_t width, int64_t row,
+                        int64_t segment, int64_t k) const {
         const Access& a = c_.scalar;
         args.scalar_row = a.axis_stride;
         args.scalar_k = a.channel_stride;
         args.scalar_tile = width * a.axis_stride;
         if (a.source == Source::in_place) {
-            args.scalar = scalar_.place + row * a.axis_stride + segment * c_.segment * a.channel_stride;
+            args.scalar =
+                scalar_.place + row * a.axis_stride + segment * c_.segment * a.channel_stride;
             return;
         }
         const bool whole = a.source == Source::frozen || a.whole;
         const int64_t panel_depth = whole ? depth() : c_.taps * k;
         const int64_t base_row = whole ? 0 : c_.rows_before(block_row);
         const int64_t offset = whole ? segment * c_.segment * c_.taps : 0;
-        args.scalar = (whole ? scalar_.packed : scalar_.scratch) + (row - base_row) * panel_depth + offset * width;
+        args.scalar = (whole ? scalar_.packed : scalar_.scratch) + (row - base_row) * panel_depth +
+                      offset * width;
         args.scalar_row = 1;
         args.scalar_k = width;
         args.scalar_tile = panel_depth * width;
     }
-    void address_vector(TileArgs& args, int64_t row, int64_t width, const LaneTile& at, int64_t k) const {
+    void address_vector(TileArgs& args, int64_t row, int64_t width, const LaneTile& at,
+                        int64_t k) const {
         const Access& a = c_.vector;
         args.vector_row = c_.vector_row_stride;
         args.vector_tile = c_.vector_row_stride * width;
         args.vector_k = a.channel_stride;
         if (a.source == Source::in_place) {
             const int64_t along_lanes = c_.transposed_vector ? a.axis_stride : 1;
-            args.vector = vector_.place + at.lane * along_lanes + at.segment * c_.segment * a.channel_stride +
-                          row * c_.vector_row_stride;
+            args.vector = vector_.place + at.lane * along_lanes +
+                          at.segment * c_.segment * a.channel_stride + row * c_.vector_row_stride;
             if (c_.transposed_vector) args.vector_row = a.axis_stride;
             return;
         }
@@ -433,8 +479,8 @@ private:
         const int64_t panel_depth = whole ? depth() : c_.taps * k;
         const int64_t base_lane = whole ? 0 : at.block_lane;
         const int64_t offset = whole ? at.segment * c_.segment * c_.taps : 0;
-        args.vector =
-            (whole ? vector_.packed : vector_.scratch) + (at.lane - base_lane) * panel_depth + offset * c_.tile_lanes;
+        args.vector = (whole ? vector_.packed : vector_.scratch) +
+                      (at.lane - base_lane) * panel_depth + offset * c_.tile_lanes;
         args.vector_k = c_.tile_lanes;
     }
     int64_t first_start() const {
@@ -457,24 +503,31 @@ private:
 };
 
 /// No products: dst = epilogue(start), element by element.
-void run_degenerate(const Context& context, const Contraction& c, const int64_t* outer, int64_t lanes) {
+void run_degenerate(const Context& context, const Contraction& c, const int64_t* outer,
+                    int64_t lanes) {
     const whet_op& op = context.plan.op;
     float* dst = context.place(c.dst_place) + c.dst_base + along(c.dst_outer, outer);
     const float* bias = c.bias_axis == BiasAxis::none
                             ? nullptr
-                            : static_cast<const float*>(context.operands.data[WHET_BIAS]) + c.bias_base +
-                                  along(c.bias_outer, outer);
+                            : static_cast<const float*>(context.operands.data[WHET_BIAS]) +
+                                  c.bias_base + along(c.bias_outer, outer);
     for (size_t row_group = 0; row_group < c.row_groups.size(); ++row_group)
         for (const GroupOffset& lane_group : c.lane_groups)
             for (int64_t r = 0; r < c.rows; ++r)
                 for (int64_t l = 0; l < lanes; ++l) {
-                    float& element = dst[c.row_groups[row_group].dst + lane_group.dst + r * c.dst_row + l];
+                    float& element =
+                        dst[c.row_groups[row_group].dst + lane_group.dst + r * c.dst_row + l];
                     float value = 0.0f;
-                    if (c.bias_axis == BiasAxis::lane) value = bias[l];
-                    else if (c.bias_axis == BiasAxis::row) value = bias[r];
-                    else if (c.bias_axis == BiasAxis::uniform) value = bias[row_group];
-                    else if (op.beta == 1.0f) value = element;
-                    else if (op.beta != 0.0f) value = op.beta * element;
+                    if (c.bias_axis == BiasAxis::lane)
+                        value = bias[l];
+                    else if (c.bias_axis == BiasAxis::row)
+                        value = bias[r];
+                    else if (c.bias_axis == BiasAxis::uniform)
+                        value = bias[row_group];
+                    else if (op.beta == 1.0f)
+                        value = element;
+                    else if (op.beta != 0.0f)
+                        value = op.beta * element;
                     element = op.epilogue == WHET_EPILOGUE_RELU ? relu(value) : value;
                 }
 }
@@ -485,9 +538,13 @@ void run_softmax(const Context& context, int64_t first, int64_t last) {
     const whet_view& src = op.operands[WHET_A];
     const int64_t block = context.nest.strip_rows;
     const int64_t begin = first * block, end = std::min(dst.extents[0], last * block);
-    SoftmaxArgs args{static_cast<const float*>(context.operands.data[WHET_A]) + begin * src.strides[0],
-                     static_cast<float*>(context.operands.data[WHET_DST]) + begin * dst.strides[0],
-                     end - begin, dst.extents[1], src.strides[0], dst.strides[0]};
+    SoftmaxArgs args{
+        static_cast<const float*>(context.operands.data[WHET_A]) + begin * src.strides[0],
+        static_cast<float*>(context.operands.data[WHET_DST]) + begin * dst.strides[0],
+        end - begin,
+        dst.extents[1],
+        src.strides[0],
+        dst.strides[0]};
     context.call(context.nest.softmax_kernel, &args);
 }
 
@@ -495,7 +552,8 @@ void run_softmax(const Context& context, int64_t first, int64_t last) {
 void run_outer(const Context& context, const int64_t* outer, int64_t first, int64_t last) {
     const Nest& nest = context.nest;
     const int64_t strip_first = outer[2] * nest.strip_rows;
-    const int64_t strip_rows = nest.strip_rows ? std::min(nest.strip_rows, nest.output_rows - strip_first) : 0;
+    const int64_t strip_rows =
+        nest.strip_rows ? std::min(nest.strip_rows, nest.output_rows - strip_first) : 0;
     if (nest.image.enabled) {
         const float* source = context.place(Place::a) + outer[0] * nest.image.source_outer[0] +
                               outer[1] * nest.image.source_outer[1];
@@ -510,19 +568,23 @@ void run_outer(const Context& context, const int64_t* outer, int64_t first, int6
             continue;
         }
         ContractionRun run(context, contraction, outer, lanes);
-        if (nest.tasks_per_outer == 1) run.run(0, run.outermost());
-        else run.run(first, last);
+        if (nest.tasks_per_outer == 1)
+            run.run(0, run.outermost());
+        else
+            run.run(first, last);
     }
     if (nest.unpack.kind != UnpackKind::none) {
-        float* dst = context.place(Place::dst) + outer[0] * nest.unpack.dst_outer[0] + outer[1] * nest.unpack.dst_outer[1];
+        float* dst = context.place(Place::dst) + outer[0] * nest.unpack.dst_outer[0] +
+                     outer[1] * nest.unpack.dst_outer[1];
         unpack_product(nest.unpack, context.place(Place::product), dst, strip_first, strip_rows);
     }
 }
 
 }  // namespace
 
-void run_phase(const Plan& plan, const MicrokernelFunction* functions, int phase, const Operands& operands,
-               std::byte* shared_scratch, std::byte* private_scratch, int64_t first, int64_t last) noexcept {
+void run_phase(const Plan& plan, const MicrokernelFunction* functions, int phase,
+               const Operands& operands, std::byte* shared_scratch, std::byte* private_scratch,
+               int64_t first, int64_t last) noexcept {
     (void)phase;
     (void)shared_scratch;
     const Nest& nest = *plan.nest;
@@ -536,7 +598,8 @@ void run_phase(const Plan& plan, const MicrokernelFunction* functions, int phase
         const int64_t begin = first % nest.tasks_per_outer;
         const int64_t end = std::min(nest.tasks_per_outer, begin + (last - first));
         const int64_t inner = nest.outer_extent[1] * nest.outer_extent[2];
-        const int64_t outer[kOuterLoops] = {position / inner, position / nest.outer_extent[2] % nest.outer_extent[1],
+        const int64_t outer[kOuterLoops] = {position / inner,
+                                            position / nest.outer_extent[2] % nest.outer_extent[1],
                                             position % nest.outer_extent[2]};
         run_outer(context, outer, begin, end);
         first += end - begin;
@@ -546,8 +609,8 @@ void run_phase(const Plan& plan, const MicrokernelFunction* functions, int phase
 void run_plan(const Plan& plan, const MicrokernelFunction* functions, const Operands& operands,
               std::byte* scratch) noexcept {
     for (size_t phase = 0; phase < plan.phases.size(); ++phase)
-        run_phase(plan, functions, static_cast<int>(phase), operands, scratch, scratch + plan.shared_bytes, 0,
-                  plan.phases[phase].task_count);
+        run_phase(plan, functions, static_cast<int>(phase), operands, scratch,
+                  scratch + plan.shared_bytes, 0, plan.phases[phase].task_count);
 }
 
 void pack_frozen(const Plan& plan, int operand, const void* source, void* packed) noexcept {
@@ -555,7 +618,8 @@ void pack_frozen(const Plan& plan, int operand, const void* source, void* packed
     for (const Contraction& c : plan.nest->contractions)
         for (const bool scalar_side : {true, false}) {
             const Access& access = scalar_side ? c.scalar : c.vector;
-            if (access.source != Source::frozen || static_cast<int>(access.place) != operand) continue;
+            if (access.source != Source::frozen || static_cast<int>(access.place) != operand)
+                continue;
             // A loop along which the operand does not move (stride 0) is packed once.
             const auto count = [&](int loop) {
                 return access.packed_outer.stride[loop] == 0 ? 1 : plan.nest->outer_extent[loop];
@@ -563,8 +627,10 @@ void pack_frozen(const Plan& plan, int operand, const void* source, void* packed
             for (int64_t batch = 0; batch < count(0); ++batch)
                 for (int64_t group = 0; group < count(1); ++group) {
                     const int64_t outer[kOuterLoops] = {batch, group, 0};
-                    pack_whole(c, scalar_side, from + access.base + along(access.outer, outer), c.lanes,
-                               static_cast<float*>(packed) + access.packed_base + along(access.packed_outer, outer),
+                    pack_whole(c, scalar_side, from + access.base + along(access.outer, outer),
+                               c.lanes,
+                               static_cast<float*>(packed) + access.packed_base +
+                                   along(access.packed_outer, outer),
                                plan.isa);
                 }
         }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lowering, step by step: check, structure, contraction, scratch, frozen layouts. Read this file first.
+// Lowering, step by step: check, structure, contraction, scratch, frozen layouts. Read this file
+// first.
 #include "jit/plan/lower.hpp"
 
 #include <algorithm>
@@ -18,19 +19,25 @@ using base::Result;
 Result<void> check_frame(const whet_op& op, const Schedule& s) {
     if (is_empty(op)) return make_error(Code::unsupported, "an empty result: nothing to plan");
     if (s.rows < 1 || s.rows > kMaxTileRows)
-        return make_error(Code::invalid_argument, "tile rows %d: expected 1 to %d", s.rows, kMaxTileRows);
+        return make_error(Code::invalid_argument, "tile rows %d: expected 1 to %d", s.rows,
+                          kMaxTileRows);
     if (s.vectors < 1 || s.vectors > 8)
         return make_error(Code::invalid_argument, "tile vectors %d: expected 1 to 8", s.vectors);
-    if (s.scalar == Source::fused || (s.vector == Source::fused && s.structure != Structure::matmul))
-        return make_error(Code::unsupported, "fused: only the vector operand of a matrix product is packed in passing");
+    if (s.scalar == Source::fused ||
+        (s.vector == Source::fused && s.structure != Structure::matmul))
+        return make_error(
+            Code::unsupported,
+            "fused: only the vector operand of a matrix product is packed in passing");
     if (s.unroll != 1 && s.unroll != 2 && s.unroll != 4 && s.unroll != 8)
         return make_error(Code::invalid_argument, "unroll %d: expected 1, 2, 4 or 8", s.unroll);
     if (s.scalar == Source::frozen && s.vector == Source::frozen)
         return make_error(Code::invalid_argument, "both sides frozen: at most one");
     if (s.prefetch > kScheduleAhead && is_ahead(s.prefetch))
-        return make_error(Code::invalid_argument, "prefetch %d: expected 0, 1 or at least 3", s.prefetch);
+        return make_error(Code::invalid_argument, "prefetch %d: expected 0, 1 or at least 3",
+                          s.prefetch);
     if (s.fold < 1) return make_error(Code::invalid_argument, "fold 0: expected at least 1");
-    if (s.parallel > 3) return make_error(Code::invalid_argument, "parallel loops %d: expected 0 to 3", s.parallel);
+    if (s.parallel > 3)
+        return make_error(Code::invalid_argument, "parallel loops %d: expected 0 to 3", s.parallel);
     return {};
 }
 
@@ -47,10 +54,12 @@ Result<void> lower_structure(Lowering& lowering) {
                       static_cast<int>(lowering.schedule.structure));
 }
 
-size_t padded_bytes(int64_t elements) { return (static_cast<size_t>(elements) * sizeof(float) + 63) / 64 * 64; }
+size_t padded_bytes(int64_t elements) {
+    return (static_cast<size_t>(elements) * sizeof(float) + 63) / 64 * 64;
+}
 
-/// Tap offsets as the microkernels take them: of the operand in place, or within panels whose size follows from the
-/// segment's channels and the tile's rows.
+/// Tap offsets as the microkernels take them: of the operand in place, or within panels whose size
+/// follows from the segment's channels and the tile's rows.
 void set_tap_tables(Contraction& c) {
     if (!c.kernel_taps) return;
     for (const bool last : {false, true})
@@ -60,8 +69,10 @@ void set_tap_tables(Contraction& c) {
             std::vector<int64_t>& table = c.tap_table[last][wide];
             for (int64_t tap = 0; tap < c.taps; ++tap) {
                 const auto at = static_cast<size_t>(tap);
-                table.push_back(c.scalar.source == Source::in_place ? c.scalar.tap_offsets[at] : tap * k * width);
-                table.push_back(c.vector.source == Source::in_place ? c.vector.tap_offsets[at] : tap * k * c.tile_lanes);
+                table.push_back(c.scalar.source == Source::in_place ? c.scalar.tap_offsets[at]
+                                                                    : tap * k * width);
+                table.push_back(c.vector.source == Source::in_place ? c.vector.tap_offsets[at]
+                                                                    : tap * k * c.tile_lanes);
             }
         }
 }
@@ -71,7 +82,8 @@ void set_uniform_groups(Contraction& c) {
     const GroupOffset step = c.row_groups[1];
     for (size_t g = 1; g < c.row_groups.size(); ++g) {
         const GroupOffset& before = c.row_groups[g - 1];
-        if (c.row_groups[g] != GroupOffset{before.scalar + step.scalar, before.vector + step.vector, before.dst + step.dst})
+        if (c.row_groups[g] != GroupOffset{before.scalar + step.scalar, before.vector + step.vector,
+                                           before.dst + step.dst})
             return;
     }
     c.uniform_row_groups = true;
@@ -125,8 +137,8 @@ base::Result<int> kernel_index(Plan& plan, const MicrokernelSpec& spec) {
 
 namespace {
 
-/// The prefetches that fetch a whole panel of the vector operand while the row tiles of a block use the one before it;
-/// of a transposed one, what its microkernels come to next.
+/// The prefetches that fetch a whole panel of the vector operand while the row tiles of a block use
+/// the one before it; of a transposed one, what its microkernels come to next.
 base::Result<uint8_t> prefetch_ahead(Contraction& c) {
     constexpr int64_t kLine = 64;
     if (c.transposed_vector) {
@@ -136,18 +148,22 @@ base::Result<uint8_t> prefetch_ahead(Contraction& c) {
     const bool fused = c.vector.source == Source::fused;
     if (fused) {
         c.ahead = true;
-        // The rows that the next lane block reads are one run of memory; its first reader fetches others by itself.
-        const bool lanes_first = c.order == LoopOrder::lsr || c.order == LoopOrder::lrs || c.segments == 1;
+        // The rows that the next lane block reads are one run of memory; its first reader fetches
+        // others by itself.
+        const bool lanes_first =
+            c.order == LoopOrder::lsr || c.order == LoopOrder::lrs || c.segments == 1;
         if (!lanes_first || c.vector.axis_stride != c.channels) return 0;
     } else if (c.vector.source != Source::frozen || c.kernel_taps) {
-        return make_error(Code::invalid_argument, "prefetch of the next panel: the vector operand has none packed ahead");
+        return make_error(Code::invalid_argument,
+                          "prefetch of the next panel: the vector operand has none packed ahead");
     }
     const int64_t row_bytes = c.tile_lanes * static_cast<int64_t>(sizeof(float));
     const int64_t tiles = fused ? c.all_row_tiles() - 1 : c.row_block;
     int64_t needed = (row_bytes + tiles - 1) / tiles;
     // Short last segments are followed by longer panels, where a block has few of them.
     const int64_t last = c.channels - (c.segments - 1) * c.segment;
-    if (c.segments > 1 && c.lane_block < 4 && !fused) needed = std::min(row_bytes, needed * ((c.segment + last - 1) / last));
+    if (c.segments > 1 && c.lane_block < 4 && !fused)
+        needed = std::min(row_bytes, needed * ((c.segment + last - 1) / last));
     c.ahead = true;
     c.most_ahead_step = needed <= kLine ? kLine : row_bytes;
     return needed <= kLine ? kAheadLine : kAheadRow;
@@ -177,8 +193,10 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     const int64_t lane_tiles = c.all_lane_tiles(c.lanes), row_tiles = c.all_row_tiles();
     c.row_block = s.row_block == 0 ? row_tiles : std::min<int64_t>(s.row_block, row_tiles);
     c.lane_block = s.lane_block == 0 ? lane_tiles : std::min<int64_t>(s.lane_block, lane_tiles);
-    // A packed block is reused where the other side's loop runs inside; else the whole side is packed ahead.
-    const bool one_row_block = c.row_block >= row_tiles, one_lane_block = c.lane_block >= lane_tiles;
+    // A packed block is reused where the other side's loop runs inside; else the whole side is
+    // packed ahead.
+    const bool one_row_block = c.row_block >= row_tiles,
+               one_lane_block = c.lane_block >= lane_tiles;
     const bool rows_inside = s.order == LoopOrder::lsr || s.order == LoopOrder::slr;
     const bool lanes_inside = s.order == LoopOrder::rsl || s.order == LoopOrder::srl;
     c.vector.whole = !(rows_inside || one_row_block);
@@ -186,14 +204,18 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
 
     const bool fused = c.vector.source == Source::fused;
     if (fused && c.vector.whole)
-        return make_error(Code::unsupported, "fused: a loop over row blocks lies outside one over lane blocks");
+        return make_error(Code::unsupported,
+                          "fused: a loop over row blocks lies outside one over lane blocks");
     const int64_t last_lanes = c.lanes % c.tile_lanes;
     if (fused && last_lanes != 0 && last_lanes < lanes_of(lowering.plan.isa))
-        return make_error(Code::unsupported, "fused: %lld lanes in the last tile: expected a vector of them or more",
+        return make_error(Code::unsupported,
+                          "fused: %lld lanes in the last tile: expected a vector of them or more",
                           static_cast<long long>(last_lanes));
-    if (fused && c.row_tiles < 2) return make_error(Code::unsupported, "fused: one row tile, nothing reads the copy");
+    if (fused && c.row_tiles < 2)
+        return make_error(Code::unsupported, "fused: one row tile, nothing reads the copy");
 
-    // With one tap per panel walk, packed sides need no tap table: the chain is one run of taps * channels.
+    // With one tap per panel walk, packed sides need no tap table: the chain is one run of taps *
+    // channels.
     c.kernel_taps = c.taps > 1 || c.scalar.tap_offsets[0] != 0 || c.vector.tap_offsets[0] != 0;
     set_tap_tables(c);
     set_uniform_groups(c);
@@ -203,10 +225,10 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     spec.unroll = s.unroll;
     spec.prefetch = s.prefetch;
     spec.scalar = scalar_form(c);
-    spec.vector = c.vector_row_stride != 0                  ? VectorForm::row_strided
+    spec.vector = c.vector_row_stride != 0              ? VectorForm::row_strided
                   : c.transposed_vector                 ? VectorForm::transposed
                   : c.vector.source == Source::in_place ? VectorForm::strided
-                                                         : VectorForm::packed;
+                                                        : VectorForm::packed;
     if (c.transposed_vector) spec.unroll = kTransposedUnroll;
     spec.epilogue = static_cast<Epilogue>(lowering.op.epilogue);
     spec.taps = c.kernel_taps ? 1 : 0;
@@ -223,14 +245,16 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     }
     const bool edge = c.lanes % c.tile_lanes != 0 || lowering.nest.strip_rows != 0;
     for (const bool wide : {false, true}) {
-        const int64_t first = fused && wide == (c.wide_tiles > 0) ? 1 : 0;  // the first tile has its own
+        const int64_t first =
+            fused && wide == (c.wide_tiles > 0) ? 1 : 0;  // the first tile has its own
         if ((wide ? c.wide_tiles : c.row_tiles - c.wide_tiles) == first) continue;
         spec.rows = static_cast<uint8_t>(c.narrow_rows + (wide ? 1 : 0));
         spec.masked_loads = 0;
         WHET_TRY(c.kernel[wide][0], kernel_index(lowering.plan, spec));
         c.kernel[wide][1] = c.kernel[wide][0];
         // Only the caller's memory ends exactly; scratch and panels are readable for a whole tile.
-        if (edge && c.vector.source == Source::in_place && !c.transposed_vector && c.vector.place != Place::image) {
+        if (edge && c.vector.source == Source::in_place && !c.transposed_vector &&
+            c.vector.place != Place::image) {
             spec.masked_loads = 1;
             WHET_TRY(c.kernel[wide][1], kernel_index(lowering.plan, spec));
         }
@@ -249,11 +273,13 @@ void lay_out_scratch(Lowering& lowering, int64_t image_elements, int64_t product
     for (const Contraction& c : nest.contractions) {
         const int64_t block_depth = c.taps * std::min(c.segment, c.channels);
         if (is_copied(c.scalar.source))
-            scalar_elements = std::max(scalar_elements, c.scalar.whole ? packed_elements(c, true)
-                                                                        : c.row_block * (c.narrow_rows + 1) * block_depth);
+            scalar_elements = std::max(
+                scalar_elements, c.scalar.whole ? packed_elements(c, true)
+                                                : c.row_block * (c.narrow_rows + 1) * block_depth);
         if (is_copied(c.vector.source))
-            vector_elements = std::max(vector_elements, c.vector.whole ? packed_elements(c, false)
-                                                                        : c.lane_block * c.tile_lanes * block_depth);
+            vector_elements = std::max(vector_elements,
+                                       c.vector.whole ? packed_elements(c, false)
+                                                      : c.lane_block * c.tile_lanes * block_depth);
     }
     size_t at = 0;
     nest.image_offset = at;
@@ -275,14 +301,25 @@ void set_frozen_layouts(Lowering& lowering) {
             PackLayout& layout = lowering.plan.frozen[static_cast<int>(access.place)];
             int64_t copies = 1;
             for (int loop = 0; loop < 2; ++loop)
-                if (access.packed_outer.stride[loop] != 0) copies *= lowering.nest.outer_extent[loop];
-            const int64_t words[] = {scalar_side, c.taps, c.channels, c.segment, access.axis_stride,
-                                     access.channel_stride, access.base, access.packed_base, copies,
-                                     scalar_side ? c.rows : c.lanes, scalar_side ? c.narrow_rows : c.tile_lanes,
-                                     scalar_side ? c.wide_tiles : 0, static_cast<int64_t>(layout.id)};
+                if (access.packed_outer.stride[loop] != 0)
+                    copies *= lowering.nest.outer_extent[loop];
+            const int64_t words[] = {scalar_side,
+                                     c.taps,
+                                     c.channels,
+                                     c.segment,
+                                     access.axis_stride,
+                                     access.channel_stride,
+                                     access.base,
+                                     access.packed_base,
+                                     copies,
+                                     scalar_side ? c.rows : c.lanes,
+                                     scalar_side ? c.narrow_rows : c.tile_lanes,
+                                     scalar_side ? c.wide_tiles : 0,
+                                     static_cast<int64_t>(layout.id)};
             uint64_t id = base::hash_bytes(words, sizeof(words));
-            id = base::hash_combine(id, base::hash_bytes(access.tap_offsets.data(),
-                                                         access.tap_offsets.size() * sizeof(int64_t)));
+            id = base::hash_combine(id,
+                                    base::hash_bytes(access.tap_offsets.data(),
+                                                     access.tap_offsets.size() * sizeof(int64_t)));
             layout.id = id != 0 ? id : 1;
             int64_t end = access.packed_base + packed_elements(c, scalar_side);
             for (int loop = 0; loop < 2; ++loop)
@@ -307,7 +344,8 @@ base::Result<void> lower_softmax(Lowering& lowering) {
     spec.vector = VectorForm{};
     WHET_TRY(lowering.nest.softmax_kernel, kernel_index(lowering.plan, spec));
     const int64_t rows = op.operands[WHET_DST].extents[0];
-    lowering.nest.strip_rows = lowering.schedule.row_block == 0 ? rows : lowering.schedule.row_block;
+    lowering.nest.strip_rows =
+        lowering.schedule.row_block == 0 ? rows : lowering.schedule.row_block;
     lowering.plan.phases = {{(rows + lowering.nest.strip_rows - 1) / lowering.nest.strip_rows}};
     return {};
 }

@@ -19,16 +19,18 @@ struct Lowering {
 };
 
 base::Result<void> lower_matmul(Lowering& lowering);
-base::Result<void> lower_conv(Lowering& lowering);       // pixels, channels
+base::Result<void> lower_conv(Lowering& lowering);  // pixels, channels
 base::Result<void> lower_depthwise(Lowering& lowering);
 base::Result<void> lower_phases(Lowering& lowering);
 base::Result<void> lower_softmax(Lowering& lowering);
 
-/// Cuts `rows` into row tiles of at most schedule.rows, near-equal ("equalised remnants"): sets rows, tiles, widths.
+/// Cuts `rows` into row tiles of at most schedule.rows, near-equal ("equalised remnants"): sets
+/// rows, tiles, widths.
 void set_row_tiles(Contraction& contraction, int64_t rows, int most);
 
-/// Fills blocks, segments, order and the microkernels of a contraction whose extents and accesses are set.
-/// `longest_lanes`: the lanes of the longest strip. unsupported when no microkernel can serve it.
+/// Fills blocks, segments, order and the microkernels of a contraction whose extents and accesses
+/// are set. `longest_lanes`: the lanes of the longest strip. unsupported when no microkernel can
+/// serve it.
 base::Result<void> finish_contraction(Lowering& lowering, Contraction& contraction);
 
 /// Index of `spec` in plan.kernels, appended if new; fails where spec.check() fails.
@@ -40,7 +42,8 @@ int64_t packed_elements(const Contraction& contraction, bool scalar_side);
 /// Lays image, product and panels out in private scratch and sizes it.
 void lay_out_scratch(Lowering& lowering, int64_t image_elements, int64_t product_elements);
 
-/// Sets plan.frozen for every frozen access: bytes and an id of everything that decides the copy's content.
+/// Sets plan.frozen for every frozen access: bytes and an id of everything that decides the copy's
+/// content.
 void set_frozen_layouts(Lowering& lowering);
 
 }  // namespace whet::jit

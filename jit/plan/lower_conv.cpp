@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions: pixels along the lanes, channels along the lanes, depthwise, and transposed ones by output phases.
+// Convolutions: pixels along the lanes, channels along the lanes, depthwise, and transposed ones by
+// output phases.
 #include <algorithm>
 
 #include "jit/plan/lower.hpp"
@@ -17,9 +18,9 @@ struct Shape {
     int64_t batch, groups, out_channels, in_channels;  // channels of one group
     int64_t rows, columns, out_rows, out_columns, kernel_rows, kernel_columns;
     int64_t stride_rows, stride_columns, pad_rows, pad_columns, dilation_rows, dilation_columns;
-    int64_t source[4], dst[4];                   // strides: batch, channel, row, column
+    int64_t source[4], dst[4];  // strides: batch, channel, row, column
     int64_t weight_out, weight_in, weight_row, weight_column;  // strides
-    int64_t weight_group;                        // elements between groups
+    int64_t weight_group;                                      // elements between groups
 
     int64_t taps() const { return kernel_rows * kernel_columns; }
 };
@@ -32,7 +33,9 @@ Result<Shape> shape_of(const whet_op& op) {
     const whet_view& dst = op.operands[WHET_DST];
     const bool flat = op.spatial_rank == 1;
     const int last = flat ? 0 : 1;  // index of the column axis in attributes
-    const auto row = [&](const int32_t* values, int32_t none) { return static_cast<int64_t>(flat ? none : values[0]); };
+    const auto row = [&](const int32_t* values, int32_t none) {
+        return static_cast<int64_t>(flat ? none : values[0]);
+    };
     Shape s{};
     s.batch = dst.extents[0];
     s.groups = op.groups;
@@ -65,8 +68,8 @@ Result<Shape> shape_of(const whet_op& op) {
     return s;
 }
 
-/// Elements between two consecutive things of scratch: a multiple of 16, off the multiples of 4 KiB where lines of all
-/// of them would compete for one set of the first-level cache.
+/// Elements between two consecutive things of scratch: a multiple of 16, off the multiples of 4 KiB
+/// where lines of all of them would compete for one set of the first-level cache.
 int64_t spread(int64_t elements) {
     const int64_t rounded = (elements + 15) / 16 * 16;
     return rounded % 1024 == 0 ? rounded + 16 : rounded;
@@ -86,12 +89,14 @@ Access weight_access(const Shape& s, Source source) {
 }
 
 Result<void> check_frozen(const Lowering& lowering) {
-    if (lowering.schedule.scalar != Source::frozen && lowering.schedule.vector != Source::frozen) return {};
+    if (lowering.schedule.scalar != Source::frozen && lowering.schedule.vector != Source::frozen)
+        return {};
     if (lowering.op.frozen >> WHET_B & 1) return {};
     return make_error(Code::invalid_argument, "weights are not frozen");
 }
 
-/// How a convolution's outer loops are cut: output rows of a strip, images and (depthwise) channels of a task.
+/// How a convolution's outer loops are cut: output rows of a strip, images and (depthwise) channels
+/// of a task.
 struct Strips {
     int64_t rows;
     int64_t images = 1;
@@ -115,14 +120,16 @@ ImageCopy& start_image(const Shape& s, Nest& nest, const Strips& strips) {
     return image;
 }
 
-/// True when taps can read the caller's image itself: no padding, no stride, rows that follow each other.
+/// True when taps can read the caller's image itself: no padding, no stride, rows that follow each
+/// other.
 bool readable_in_place(const Shape& s) {
-    return s.stride_rows == 1 && s.stride_columns == 1 && s.pad_rows == 0 && s.pad_columns == 0 && s.source[3] == 1 &&
-           (s.rows == 1 || s.source[2] == s.columns);
+    return s.stride_rows == 1 && s.stride_columns == 1 && s.pad_rows == 0 && s.pad_columns == 0 &&
+           s.source[3] == 1 && (s.rows == 1 || s.source[2] == s.columns);
 }
 
 /// The image side of a forward convolution: the caller's memory, or a padded copy of each strip.
-Access image_access(const Shape& s, Nest& nest, const Strips& strips, bool in_place, int64_t* pitch) {
+Access image_access(const Shape& s, Nest& nest, const Strips& strips, bool in_place,
+                    int64_t* pitch) {
     const int64_t strip_rows = strips.rows;
     Access access;
     access.source = Source::in_place;
@@ -130,7 +137,8 @@ Access image_access(const Shape& s, Nest& nest, const Strips& strips, bool in_pl
     if (in_place) {
         access.place = Place::a;
         access.channel_stride = s.source[1];
-        access.outer = {{strips.images * s.source[0], strips.channels * s.in_channels * s.source[1], strip_rows * s.columns}};
+        access.outer = {{strips.images * s.source[0], strips.channels * s.in_channels * s.source[1],
+                         strip_rows * s.columns}};
         *pitch = s.columns;
         for (int64_t y = 0; y < s.kernel_rows; ++y)
             for (int64_t x = 0; x < s.kernel_columns; ++x)
@@ -155,18 +163,21 @@ Access image_access(const Shape& s, Nest& nest, const Strips& strips, bool in_pl
         for (int64_t kx = 0; kx < s.kernel_columns; ++kx) {
             const int64_t y = ky * s.dilation_rows, x = kx * s.dilation_columns;
             const int64_t plane = y % s.stride_rows * image.planes_columns + x % s.stride_columns;
-            access.tap_offsets.push_back(plane * image.plane() + y / s.stride_rows * image.pitch + x / s.stride_columns);
+            access.tap_offsets.push_back(plane * image.plane() + y / s.stride_rows * image.pitch +
+                                         x / s.stride_columns);
         }
     return access;
 }
 
-Result<void> set_strips(Lowering& lowering, const Shape& s, const Strips& strips, int64_t output_rows) {
+Result<void> set_strips(Lowering& lowering, const Shape& s, const Strips& strips,
+                        int64_t output_rows) {
     if (s.batch % strips.images != 0)
         return make_error(Code::invalid_argument, "fold %lld does not divide the batch %lld",
                           static_cast<long long>(strips.images), static_cast<long long>(s.batch));
     if (s.groups % strips.channels != 0 || strips.channels > kMaxFold)
-        return make_error(Code::invalid_argument, "fold %lld: expected a divisor of %lld channels, at most %d",
-                          static_cast<long long>(strips.channels), static_cast<long long>(s.groups), kMaxFold);
+        return make_error(
+            Code::invalid_argument, "fold %lld: expected a divisor of %lld channels, at most %d",
+            static_cast<long long>(strips.channels), static_cast<long long>(s.groups), kMaxFold);
     Nest& nest = lowering.nest;
     nest.strip_rows = strips.rows;
     nest.output_rows = output_rows;
@@ -183,7 +194,8 @@ void set_bias(const Lowering& lowering, const Shape& s, Contraction& c, BiasAxis
     c.bias_outer.stride[1] = s.out_channels;
 }
 
-Unpack unpack_of(const Shape& s, UnpackKind kind, int64_t images, int64_t product_row, int64_t pitch) {
+Unpack unpack_of(const Shape& s, UnpackKind kind, int64_t images, int64_t product_row,
+                 int64_t pitch) {
     Unpack unpack;
     unpack.kind = kind;
     unpack.images = images;
@@ -207,7 +219,8 @@ int64_t image_elements(const Nest& nest, int tile_lanes) {
 }
 
 int64_t strip_rows_of(const Schedule& schedule, int64_t output_rows) {
-    return schedule.outer_block == 0 ? output_rows : std::min<int64_t>(schedule.outer_block, output_rows);
+    return schedule.outer_block == 0 ? output_rows
+                                     : std::min<int64_t>(schedule.outer_block, output_rows);
 }
 
 }  // namespace
@@ -221,13 +234,16 @@ base::Result<void> lower_conv(Lowering& lowering) {
     const bool pixels = schedule.structure == Structure::pixels;
     const Source image_source = pixels ? schedule.vector : schedule.scalar;
     const Source weight_source = pixels ? schedule.scalar : schedule.vector;
-    if (image_source == Source::frozen) return make_error(Code::invalid_argument, "the image cannot be frozen");
+    if (image_source == Source::frozen)
+        return make_error(Code::invalid_argument, "the image cannot be frozen");
     const bool in_place = image_source == Source::in_place;
     if (in_place && !readable_in_place(s))
-        return make_error(Code::unsupported, "image in place: needs stride 1, no padding, rows of %lld elements",
+        return make_error(Code::unsupported,
+                          "image in place: needs stride 1, no padding, rows of %lld elements",
                           static_cast<long long>(s.columns));
     if (!pixels && weight_source == Source::in_place && s.weight_out != 1)
-        return make_error(Code::unsupported, "weights in place: stride %lld along the output channels, expected 1",
+        return make_error(Code::unsupported,
+                          "weights in place: stride %lld along the output channels, expected 1",
                           static_cast<long long>(s.weight_out));
     const int64_t strip_rows = strip_rows_of(schedule, s.out_rows);
     if (!pixels && s.out_rows % strip_rows != 0)
@@ -254,13 +270,15 @@ base::Result<void> lower_conv(Lowering& lowering) {
         c.vector = image;
         c.rows = s.out_channels;
         c.lanes = (strip_rows - 1) * pitch + s.out_columns;
-        const bool direct = s.dst[3] == 1 && (s.out_rows == 1 || (pitch == s.out_columns && s.dst[2] == pitch));
+        const bool direct =
+            s.dst[3] == 1 && (s.out_rows == 1 || (pitch == s.out_columns && s.dst[2] == pitch));
         const int64_t positions = spread(c.lanes);
         for (int64_t i = 1; i < strips.images; ++i)
             c.lane_groups.push_back({0, i * image_step, i * (direct ? s.dst[0] : positions)});
         if (direct) {
             c.dst_row = s.dst[1];
-            c.dst_outer = {{strips.images * s.dst[0], s.out_channels * s.dst[1], strip_rows * s.dst[2]}};
+            c.dst_outer = {
+                {strips.images * s.dst[0], s.out_channels * s.dst[1], strip_rows * s.dst[2]}};
         } else {
             c.dst_place = Place::product;
             c.dst_row = spread(positions * strips.images);
@@ -279,7 +297,8 @@ base::Result<void> lower_conv(Lowering& lowering) {
         c.row_groups.clear();
         for (int64_t i = 0; i < strips.images; ++i)
             for (int64_t y = 0; y < strip_rows; ++y)
-                c.row_groups.push_back({i * image_step + y * pitch, 0, (i * strip_rows + y) * s.out_columns * c.dst_row});
+                c.row_groups.push_back({i * image_step + y * pitch, 0,
+                                        (i * strip_rows + y) * s.out_columns * c.dst_row});
         product = c.dst_row * s.out_columns * strip_rows * strips.images;
         nest.unpack = unpack_of(s, UnpackKind::transposed, strips.images, c.dst_row, s.out_columns);
         nest.unpack.product_image = strip_rows * s.out_columns * c.dst_row;
@@ -294,17 +313,21 @@ base::Result<void> lower_conv(Lowering& lowering) {
 }
 
 base::Result<void> lower_depthwise(Lowering& lowering) {
-    if (lowering.op.kind != WHET_CONV) return make_error(Code::unsupported, "depthwise: not a convolution");
+    if (lowering.op.kind != WHET_CONV)
+        return make_error(Code::unsupported, "depthwise: not a convolution");
     WHET_TRY(const Shape s, shape_of(lowering.op));
     if (s.out_channels != 1 || s.in_channels != 1)
-        return make_error(Code::unsupported, "depthwise: %lld to %lld channels in a group, expected 1 to 1",
-                          static_cast<long long>(s.in_channels), static_cast<long long>(s.out_channels));
+        return make_error(
+            Code::unsupported, "depthwise: %lld to %lld channels in a group, expected 1 to 1",
+            static_cast<long long>(s.in_channels), static_cast<long long>(s.out_channels));
     const Schedule& schedule = lowering.schedule;
     if (schedule.scalar != Source::in_place || schedule.vector == Source::frozen)
-        return make_error(Code::invalid_argument, "depthwise: weights are read in place, the image cannot be frozen");
+        return make_error(Code::invalid_argument,
+                          "depthwise: weights are read in place, the image cannot be frozen");
     const bool in_place = schedule.vector == Source::in_place;
     if (in_place && !readable_in_place(s))
-        return make_error(Code::unsupported, "image in place: needs stride 1, no padding, rows of %lld elements",
+        return make_error(Code::unsupported,
+                          "image in place: needs stride 1, no padding, rows of %lld elements",
                           static_cast<long long>(s.columns));
     if (s.dst[3] != 1)
         return make_error(Code::unsupported, "depthwise: dst column stride %lld, expected 1",
@@ -323,7 +346,9 @@ base::Result<void> lower_depthwise(Lowering& lowering) {
     c.scalar.axis_stride = 0;
     c.scalar.outer.stride[1] = strips.channels * s.weight_out;
     for (int64_t i = 1; i < strips.channels; ++i)
-        c.row_groups.push_back({i * s.weight_out, i * (in_place ? s.source[1] : nest.image.channel_stride), i * s.dst[1]});
+        c.row_groups.push_back({i * s.weight_out,
+                                i * (in_place ? s.source[1] : nest.image.channel_stride),
+                                i * s.dst[1]});
     c.vector_row_stride = pitch;
     nest.rows_are_positions = true;
     c.taps = s.taps();
@@ -364,7 +389,8 @@ PhaseTaps phase_taps(int64_t phase, int64_t kernel, int64_t stride, int64_t pad,
 }
 
 /// Smallest and largest shift over all phases of one axis, 0 included.
-std::pair<int64_t, int64_t> shift_range(int64_t kernel, int64_t stride, int64_t pad, int64_t dilation) {
+std::pair<int64_t, int64_t> shift_range(int64_t kernel, int64_t stride, int64_t pad,
+                                        int64_t dilation) {
     std::pair<int64_t, int64_t> range{0, 0};
     for (int64_t phase = 0; phase < stride; ++phase)
         for (const int64_t shift : phase_taps(phase, kernel, stride, pad, dilation).shift) {
@@ -377,15 +403,18 @@ std::pair<int64_t, int64_t> shift_range(int64_t kernel, int64_t stride, int64_t 
 }  // namespace
 
 base::Result<void> lower_phases(Lowering& lowering) {
-    if (lowering.op.kind != WHET_CONV_TRANSPOSE) return make_error(Code::unsupported, "not a transposed convolution");
+    if (lowering.op.kind != WHET_CONV_TRANSPOSE)
+        return make_error(Code::unsupported, "not a transposed convolution");
     WHET_TRY(const Shape s, shape_of(lowering.op));
     WHET_TRY_VOID(check_frozen(lowering));
     const Schedule& schedule = lowering.schedule;
     if (schedule.vector != Source::packed)
         return make_error(Code::unsupported, "phases: the image is always copied (vector=packed)");
     Nest& nest = lowering.nest;
-    const auto [first_y, last_y] = shift_range(s.kernel_rows, s.stride_rows, s.pad_rows, s.dilation_rows);
-    const auto [first_x, last_x] = shift_range(s.kernel_columns, s.stride_columns, s.pad_columns, s.dilation_columns);
+    const auto [first_y, last_y] =
+        shift_range(s.kernel_rows, s.stride_rows, s.pad_rows, s.dilation_rows);
+    const auto [first_x, last_x] =
+        shift_range(s.kernel_columns, s.stride_columns, s.pad_columns, s.dilation_columns);
     const int64_t phase_rows = (s.out_rows + s.stride_rows - 1) / s.stride_rows;
     const int64_t phase_columns = (s.out_columns + s.stride_columns - 1) / s.stride_columns;
     const int64_t strip_rows = strip_rows_of(schedule, phase_rows);
@@ -402,7 +431,8 @@ base::Result<void> lower_phases(Lowering& lowering) {
     nest.lanes_per_row = image.pitch;
     nest.last_row_lanes = phase_columns;
     const int64_t positions = (strip_rows - 1) * image.pitch + phase_columns;
-    const int64_t product_image = spread(positions), product_row = spread(product_image * strips.images);
+    const int64_t product_image = spread(positions),
+                  product_row = spread(product_image * strips.images);
     nest.unpack = unpack_of(s, UnpackKind::phases, strips.images, product_row, image.pitch);
     nest.unpack.product_image = product_image;
     nest.unpack.phase_rows = s.stride_rows;
@@ -412,10 +442,10 @@ base::Result<void> lower_phases(Lowering& lowering) {
     int64_t packed_base = 0;
     int tile_lanes = 0;
     for (int64_t phase = 0; phase < s.stride_rows * s.stride_columns; ++phase) {
-        const PhaseTaps y = phase_taps(phase / s.stride_columns, s.kernel_rows, s.stride_rows, s.pad_rows,
-                                       s.dilation_rows);
-        const PhaseTaps x = phase_taps(phase % s.stride_columns, s.kernel_columns, s.stride_columns, s.pad_columns,
-                                       s.dilation_columns);
+        const PhaseTaps y = phase_taps(phase / s.stride_columns, s.kernel_rows, s.stride_rows,
+                                       s.pad_rows, s.dilation_rows);
+        const PhaseTaps x = phase_taps(phase % s.stride_columns, s.kernel_columns, s.stride_columns,
+                                       s.pad_columns, s.dilation_columns);
         Contraction c;
         c.scalar = weight_access(s, schedule.scalar);
         c.scalar.tap_offsets.clear();
@@ -425,8 +455,10 @@ base::Result<void> lower_phases(Lowering& lowering) {
         c.vector.channel_stride = image.channel_stride;
         for (size_t i = 0; i < y.kernel.size(); ++i)
             for (size_t j = 0; j < x.kernel.size(); ++j) {
-                c.scalar.tap_offsets.push_back(y.kernel[i] * s.weight_row + x.kernel[j] * s.weight_column);
-                c.vector.tap_offsets.push_back((y.shift[i] - first_y) * image.pitch + x.shift[j] - first_x);
+                c.scalar.tap_offsets.push_back(y.kernel[i] * s.weight_row +
+                                               x.kernel[j] * s.weight_column);
+                c.vector.tap_offsets.push_back((y.shift[i] - first_y) * image.pitch + x.shift[j] -
+                                               first_x);
             }
         c.taps = static_cast<int64_t>(c.scalar.tap_offsets.size());
         c.channels = s.in_channels;

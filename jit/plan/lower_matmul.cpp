@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products: rows = M, lanes = N; where dst is contiguous along M instead, the two change places.
+// Matrix products: rows = M, lanes = N; where dst is contiguous along M instead, the two change
+// places.
 #include "jit/plan/lower.hpp"
 
 namespace whet::jit {
@@ -18,12 +19,15 @@ struct Roles {
 
 base::Result<Roles> roles_of(const Lowering& lowering) {
     const Computation& computation = lowering.computation;
-    const int m = find_axis(computation, "m"), n = find_axis(computation, "n"), k = find_axis(computation, "k");
+    const int m = find_axis(computation, "m"), n = find_axis(computation, "n"),
+              k = find_axis(computation, "k");
     const int64_t m_stride = result_stride_along(lowering.op, computation, m);
     const int64_t n_stride = result_stride_along(lowering.op, computation, n);
     const bool n_lanes = n_stride == 1, m_lanes = m_stride == 1;
-    const bool n_single = computation.axes[n].extent == 1, m_single = computation.axes[m].extent == 1;
-    // A column vector is one row of lanes seen from the other side; an axis of extent 1 has no stride to speak of.
+    const bool n_single = computation.axes[n].extent == 1,
+               m_single = computation.axes[m].extent == 1;
+    // A column vector is one row of lanes seen from the other side; an axis of extent 1 has no
+    // stride to speak of.
     if ((n_lanes && !(n_single && m_lanes)) || (n_single && !m_lanes) || (m_single && n_single))
         return Roles{m, n, k, &computation.reads[0], &computation.reads[1]};
     if (m_lanes || m_single) return Roles{n, m, k, &computation.reads[1], &computation.reads[0]};
@@ -31,7 +35,8 @@ base::Result<Roles> roles_of(const Lowering& lowering) {
                       static_cast<long long>(m_stride), static_cast<long long>(n_stride));
 }
 
-base::Result<Access> access_of(const Lowering& lowering, const Read& read, int axis, int channel, Source source) {
+base::Result<Access> access_of(const Lowering& lowering, const Read& read, int axis, int channel,
+                               Source source) {
     Access access;
     access.source = source;
     access.place = static_cast<Place>(read.operand);
@@ -45,25 +50,32 @@ base::Result<Access> access_of(const Lowering& lowering, const Read& read, int a
     return access;
 }
 
-/// Microkernels transpose whole vectors of rows, some channels at a time. The last vector may lie across the one before.
+/// Microkernels transpose whole vectors of rows, some channels at a time. The last vector may lie
+/// across the one before.
 base::Result<void> check_transposed(const Contraction& c, int64_t lanes) {
     const auto refused = [](const char* what, int64_t got, const char* expected, int64_t of) {
-        return make_error(Code::unsupported, "vector operand, transposed in registers: %s %lld, expected %s%lld", what,
+        return make_error(Code::unsupported,
+                          "vector operand, transposed in registers: %s %lld, expected %s%lld", what,
                           static_cast<long long>(got), expected, static_cast<long long>(of));
     };
-    if (c.vector.channel_stride != 1) return refused("stride along K", c.vector.channel_stride, "", 1);
+    if (c.vector.channel_stride != 1)
+        return refused("stride along K", c.vector.channel_stride, "", 1);
     if (c.lanes < lanes) return refused("lanes", c.lanes, "at least ", lanes);
-    if (c.channels % kTransposedSteps != 0) return refused("K", c.channels, "a multiple of ", kTransposedSteps);
-    if (c.segment % kTransposedSteps != 0) return refused("a segment of", c.segment, "a multiple of ", kTransposedSteps);
+    if (c.channels % kTransposedSteps != 0)
+        return refused("K", c.channels, "a multiple of ", kTransposedSteps);
+    if (c.segment % kTransposedSteps != 0)
+        return refused("a segment of", c.segment, "a multiple of ", kTransposedSteps);
     return {};
 }
 
 }  // namespace
 
 base::Result<void> lower_matmul(Lowering& lowering) {
-    if (lowering.op.kind != WHET_MATMUL) return make_error(Code::unsupported, "matmul: not a matrix product");
+    if (lowering.op.kind != WHET_MATMUL)
+        return make_error(Code::unsupported, "matmul: not a matrix product");
     if (lowering.schedule.fold != 1)
-        return make_error(Code::invalid_argument, "fold %d: a matrix product has 1", lowering.schedule.fold);
+        return make_error(Code::invalid_argument, "fold %d: a matrix product has 1",
+                          lowering.schedule.fold);
     const Computation& computation = lowering.computation;
     WHET_TRY(const Roles roles, roles_of(lowering));
     const int batch = find_axis(computation, "batch");
@@ -74,26 +86,32 @@ base::Result<void> lower_matmul(Lowering& lowering) {
     c.lanes = computation.axes[roles.lane_axis].extent;
     c.channels = computation.axes[roles.channel_axis].extent;
     c.segment = computation.segment;
-    WHET_TRY(c.scalar, access_of(lowering, *roles.scalar, roles.row_axis, roles.channel_axis, lowering.schedule.scalar));
-    WHET_TRY(c.vector, access_of(lowering, *roles.vector, roles.lane_axis, roles.channel_axis, lowering.schedule.vector));
-    c.transposed_vector = c.vector.source == Source::in_place && c.vector.axis_stride != 1 && c.lanes > 1;
+    WHET_TRY(c.scalar, access_of(lowering, *roles.scalar, roles.row_axis, roles.channel_axis,
+                                 lowering.schedule.scalar));
+    WHET_TRY(c.vector, access_of(lowering, *roles.vector, roles.lane_axis, roles.channel_axis,
+                                 lowering.schedule.vector));
+    c.transposed_vector =
+        c.vector.source == Source::in_place && c.vector.axis_stride != 1 && c.lanes > 1;
     if (c.transposed_vector || c.vector.source == Source::fused)
         WHET_TRY_VOID(check_transposed(c, lanes_of(lowering.plan.isa)));
     c.dst_row = result_stride_along(lowering.op, computation, roles.row_axis);
     if (batch >= 0) c.dst_outer.stride[0] = result_stride_along(lowering.op, computation, batch);
     if (computation.bias_dimension >= 0) {
         const bool along_n = lowering.op.bias_axis == 1;
-        c.bias_axis = (roles.lane_axis == find_axis(computation, "n")) == along_n ? BiasAxis::lane : BiasAxis::row;
+        c.bias_axis = (roles.lane_axis == find_axis(computation, "n")) == along_n ? BiasAxis::lane
+                                                                                  : BiasAxis::row;
     }
     WHET_TRY_VOID(finish_contraction(lowering, c));
     for (const bool scalar_side : {true, false}) {
         Access& access = scalar_side ? c.scalar : c.vector;
-        if (access.outer.stride[0] != 0) access.packed_outer.stride[0] = packed_elements(c, scalar_side);
+        if (access.outer.stride[0] != 0)
+            access.packed_outer.stride[0] = packed_elements(c, scalar_side);
     }
     // Iterations of the outermost block loop are tasks, but for segments: those follow each other.
     const bool lanes_first = c.order == LoopOrder::lsr || c.order == LoopOrder::lrs;
     const bool rows_first = c.order == LoopOrder::rsl || c.order == LoopOrder::rls;
-    if (lanes_first) lowering.nest.tasks_per_outer = (c.lane_tiles(c.lanes) + c.lane_block - 1) / c.lane_block;
+    if (lanes_first)
+        lowering.nest.tasks_per_outer = (c.lane_tiles(c.lanes) + c.lane_block - 1) / c.lane_block;
     if (rows_first) lowering.nest.tasks_per_outer = (c.row_tiles + c.row_block - 1) / c.row_block;
     lowering.nest.contractions.push_back(std::move(c));
     lay_out_scratch(lowering, 0, 0);

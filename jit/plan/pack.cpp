@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Precompiled copies; the transposing panel copy has one body per instruction set, the rest is memory-bound anyway.
+// Precompiled copies; the transposing panel copy has one body per instruction set, the rest is
+// memory-bound anyway.
 #include "jit/plan/pack.hpp"
 
 #include <immintrin.h>
@@ -15,27 +16,34 @@ namespace {
 void copy_block_any(const float* source, float* dst, int64_t count, int64_t width, int64_t channels,
                     int64_t axis_stride, int64_t channel_stride) {
     for (int64_t c = 0; c < channels; ++c)
-        for (int64_t i = 0; i < count; ++i) dst[c * width + i] = source[i * axis_stride + c * channel_stride];
+        for (int64_t i = 0; i < count; ++i)
+            dst[c * width + i] = source[i * axis_stride + c * channel_stride];
 }
 
-/// Transposes up to 16 rows of up to 16 channels: dst[c * width + i] = source[i * row_stride + c]. Nothing outside the
-/// given rows and channels is read or written.
-__attribute__((target("avx512f"))) void transpose_avx512(const float* source, int64_t row_stride, float* dst,
-                                                         int64_t width, int rows, int channels) {
+/// Transposes up to 16 rows of up to 16 channels: dst[c * width + i] = source[i * row_stride + c].
+/// Nothing outside the given rows and channels is read or written.
+__attribute__((target("avx512f"))) void transpose_avx512(const float* source, int64_t row_stride,
+                                                         float* dst, int64_t width, int rows,
+                                                         int channels) {
     const auto channel_mask = static_cast<__mmask16>((1u << channels) - 1);
     const auto row_mask = static_cast<__mmask16>((1u << rows) - 1);
     __m512 r[16], t[16];
     for (int i = 0; i < 16; ++i)
-        r[i] = i < rows ? _mm512_maskz_loadu_ps(channel_mask, source + i * row_stride) : _mm512_setzero_ps();
+        r[i] = i < rows ? _mm512_maskz_loadu_ps(channel_mask, source + i * row_stride)
+                        : _mm512_setzero_ps();
     for (int i = 0; i < 16; i += 2) {
         t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
     }
     for (int i = 0; i < 16; i += 4) {
-        r[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
-        r[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
-        r[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
-        r[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
+        r[i] = _mm512_castpd_ps(
+            _mm512_unpacklo_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
+        r[i + 1] = _mm512_castpd_ps(
+            _mm512_unpackhi_pd(_mm512_castps_pd(t[i]), _mm512_castps_pd(t[i + 2])));
+        r[i + 2] = _mm512_castpd_ps(
+            _mm512_unpacklo_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
+        r[i + 3] = _mm512_castpd_ps(
+            _mm512_unpackhi_pd(_mm512_castps_pd(t[i + 1]), _mm512_castps_pd(t[i + 3])));
     }
     for (int i = 0; i < 4; ++i) {
         t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
@@ -54,14 +62,19 @@ __attribute__((target("avx512f"))) void transpose_avx512(const float* source, in
 }
 
 /// The same for 8 rows of 8 channels.
-__attribute__((target("avx2"))) void transpose_avx2(const float* source, int64_t row_stride, float* dst, int64_t width,
-                                                    int rows, int channels) {
-    alignas(32) static constexpr int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0, 0, 0, 0};
-    const __m256i channel_mask = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - channels));
-    const __m256i row_mask = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - rows));
+__attribute__((target("avx2"))) void transpose_avx2(const float* source, int64_t row_stride,
+                                                    float* dst, int64_t width, int rows,
+                                                    int channels) {
+    alignas(32) static constexpr int32_t kMasks[16] = {-1, -1, -1, -1, -1, -1, -1, -1,
+                                                       0,  0,  0,  0,  0,  0,  0,  0};
+    const __m256i channel_mask =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - channels));
+    const __m256i row_mask =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(kMasks + 8 - rows));
     __m256 r[8], t[8];
     for (int i = 0; i < 8; ++i)
-        r[i] = i < rows ? _mm256_maskload_ps(source + i * row_stride, channel_mask) : _mm256_setzero_ps();
+        r[i] = i < rows ? _mm256_maskload_ps(source + i * row_stride, channel_mask)
+                        : _mm256_setzero_ps();
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
         t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
@@ -78,14 +91,19 @@ __attribute__((target("avx2"))) void transpose_avx2(const float* source, int64_t
     }
     for (int i = 0; i < 8; ++i) {
         if (i >= channels) break;
-        if (rows == 8) _mm256_storeu_ps(dst + i * width, t[i]);  // a masked store costs many cycles on some CPUs
-        else _mm256_maskstore_ps(dst + i * width, row_mask, t[i]);
+        if (rows == 8)
+            _mm256_storeu_ps(dst + i * width,
+                             t[i]);  // a masked store costs many cycles on some CPUs
+        else
+            _mm256_maskstore_ps(dst + i * width, row_mask, t[i]);
     }
 }
 
-/// A whole square of 16 x 16. Each register is loaded as four quarters, rows j, 4 + j, 8 + j and 12 + j of four
-/// channels: the loads do half of the work, and two rounds of shuffles are left of four.
-__attribute__((target("avx512f"))) void transpose_square_avx512(const float* source, int64_t row_stride, float* dst,
+/// A whole square of 16 x 16. Each register is loaded as four quarters, rows j, 4 + j, 8 + j and 12
+/// + j of four channels: the loads do half of the work, and two rounds of shuffles are left of
+/// four.
+__attribute__((target("avx512f"))) void transpose_square_avx512(const float* source,
+                                                                int64_t row_stride, float* dst,
                                                                 int64_t width) {
     for (int c = 0; c < 16; c += 4) {
         __m512 r[4];
@@ -109,13 +127,14 @@ __attribute__((target("avx512f"))) void transpose_square_avx512(const float* sou
 }
 
 /// The same for 8 x 8, in halves.
-__attribute__((target("avx2"))) void transpose_square_avx2(const float* source, int64_t row_stride, float* dst,
-                                                           int64_t width) {
+__attribute__((target("avx2"))) void transpose_square_avx2(const float* source, int64_t row_stride,
+                                                           float* dst, int64_t width) {
     for (int c = 0; c < 8; c += 4) {
         __m256 r[4];
         for (int j = 0; j < 4; ++j) {
             const float* from = source + j * row_stride + c;
-            r[j] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)), _mm_loadu_ps(from + 4 * row_stride), 1);
+            r[j] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(from)),
+                                        _mm_loadu_ps(from + 4 * row_stride), 1);
         }
         const __m256d low01 = _mm256_castps_pd(_mm256_unpacklo_ps(r[0], r[1]));
         const __m256d high01 = _mm256_castps_pd(_mm256_unpackhi_ps(r[0], r[1]));
@@ -131,7 +150,8 @@ __attribute__((target("avx2"))) void transpose_square_avx2(const float* source, 
 
 /// Asks for `rows` lines of the second-level cache, one of each row.
 void prefetch_rows(const float* source, int64_t row_stride, int rows) {
-    for (int i = 0; i < rows; ++i) _mm_prefetch(reinterpret_cast<const char*>(source + i * row_stride), _MM_HINT_T1);
+    for (int i = 0; i < rows; ++i)
+        _mm_prefetch(reinterpret_cast<const char*>(source + i * row_stride), _MM_HINT_T1);
 }
 
 /// The panel that comes after one, with as many positions.
@@ -140,23 +160,27 @@ struct NextPanel {
     int64_t channels = 0;
 };
 
-/// channel_stride == 1: square by square. A panel comes from as many streams as it has positions, more than hardware
-/// follows: the same square of the next one is asked for meanwhile.
-void copy_block_transposed(const float* source, float* dst, int64_t count, int64_t width, int64_t channels,
-                           int64_t axis_stride, const NextPanel& next, Isa isa) {
-    if (isa == Isa::portable) return copy_block_any(source, dst, count, width, channels, axis_stride, 1);
+/// channel_stride == 1: square by square. A panel comes from as many streams as it has positions,
+/// more than hardware follows: the same square of the next one is asked for meanwhile.
+void copy_block_transposed(const float* source, float* dst, int64_t count, int64_t width,
+                           int64_t channels, int64_t axis_stride, const NextPanel& next, Isa isa) {
+    if (isa == Isa::portable)
+        return copy_block_any(source, dst, count, width, channels, axis_stride, 1);
     const int64_t side = isa == Isa::avx512 ? 16 : 8;
     for (int64_t i = 0; i < count; i += side) {
         const int rows = static_cast<int>(std::min(side, count - i));
         for (int64_t c = 0; c < channels; c += side) {
             const int some = static_cast<int>(std::min(side, channels - c));
             const float* from = source + i * axis_stride + c;
-            if (c < next.channels) prefetch_rows(next.source + i * axis_stride + c, axis_stride, rows);
+            if (c < next.channels)
+                prefetch_rows(next.source + i * axis_stride + c, axis_stride, rows);
             float* const to = dst + c * width + i;
             const bool square = rows == side && some == side;
             if (isa == Isa::avx512) {
-                if (square) transpose_square_avx512(from, axis_stride, to, width);
-                else transpose_avx512(from, axis_stride, to, width, rows, some);
+                if (square)
+                    transpose_square_avx512(from, axis_stride, to, width);
+                else
+                    transpose_avx512(from, axis_stride, to, width, rows, some);
             } else if (square) {
                 transpose_square_avx2(from, axis_stride, to, width);
             } else {
@@ -166,13 +190,15 @@ void copy_block_transposed(const float* source, float* dst, int64_t count, int64
     }
 }
 
-void copy_block(const float* source, float* dst, int64_t count, int64_t width, int64_t channels, int64_t axis_stride,
-                int64_t channel_stride, const NextPanel& next, Isa isa) {
+void copy_block(const float* source, float* dst, int64_t count, int64_t width, int64_t channels,
+                int64_t axis_stride, int64_t channel_stride, const NextPanel& next, Isa isa) {
     if (count < width)
-        for (int64_t c = 0; c < channels; ++c) std::fill(dst + c * width + count, dst + (c + 1) * width, 0.0f);
+        for (int64_t c = 0; c < channels; ++c)
+            std::fill(dst + c * width + count, dst + (c + 1) * width, 0.0f);
     if (axis_stride == 1) {
         for (int64_t c = 0; c < channels; ++c)
-            std::memcpy(dst + c * width, source + c * channel_stride, static_cast<size_t>(count) * sizeof(float));
+            std::memcpy(dst + c * width, source + c * channel_stride,
+                        static_cast<size_t>(count) * sizeof(float));
     } else if (channel_stride == 1) {
         copy_block_transposed(source, dst, count, width, channels, axis_stride, next, isa);
     } else {
@@ -181,19 +207,24 @@ void copy_block(const float* source, float* dst, int64_t count, int64_t width, i
 }
 
 /// dst[i] = source[2 * i], count values; reads no element past source[2 * (count - 1)].
-__attribute__((target("avx512f"))) void copy_even_avx512(const float* source, float* dst, int64_t count) {
-    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+__attribute__((target("avx512f"))) void copy_even_avx512(const float* source, float* dst,
+                                                         int64_t count) {
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     for (; count > 0; count -= 16, source += 32, dst += 16) {
         const int64_t elements = count >= 16 ? 31 : 2 * count - 1;
         const auto low = static_cast<__mmask16>(elements >= 16 ? 0xffff : (1u << elements) - 1);
         const auto high = static_cast<__mmask16>(elements > 16 ? (1u << (elements - 16)) - 1 : 0);
-        const __m512 a = _mm512_maskz_loadu_ps(low, source), b = _mm512_maskz_loadu_ps(high, source + 16);
+        const __m512 a = _mm512_maskz_loadu_ps(low, source),
+                     b = _mm512_maskz_loadu_ps(high, source + 16);
         const auto stored = static_cast<__mmask16>(count >= 16 ? 0xffff : (1u << count) - 1);
         _mm512_mask_storeu_ps(dst, stored, _mm512_permutex2var_ps(a, even, b));
     }
 }
-__attribute__((target("avx2"))) void copy_even_avx2(const float* source, float* dst, int64_t count) {
-    for (; count > 8; count -= 8, source += 16, dst += 8) {  // reads 16 of the 2 * count - 1 > 16 elements
+__attribute__((target("avx2"))) void copy_even_avx2(const float* source, float* dst,
+                                                    int64_t count) {
+    for (; count > 8;
+         count -= 8, source += 16, dst += 8) {  // reads 16 of the 2 * count - 1 > 16 elements
         const __m256 a = _mm256_loadu_ps(source), b = _mm256_loadu_ps(source + 8);
         const __m256d even = _mm256_castps_pd(_mm256_shuffle_ps(a, b, 0x88));
         _mm256_storeu_ps(dst, _mm256_castpd_ps(_mm256_permute4x64_pd(even, 0xd8)));
@@ -202,19 +233,24 @@ __attribute__((target("avx2"))) void copy_even_avx2(const float* source, float* 
 }
 
 void copy_strided(const float* source, float* dst, int64_t count, int64_t stride, Isa isa) {
-    if (stride == 1) std::memcpy(dst, source, static_cast<size_t>(count) * sizeof(float));
-    else if (stride == 2 && isa == Isa::avx512) copy_even_avx512(source, dst, count);
-    else if (stride == 2 && isa == Isa::avx2) copy_even_avx2(source, dst, count);
+    if (stride == 1)
+        std::memcpy(dst, source, static_cast<size_t>(count) * sizeof(float));
+    else if (stride == 2 && isa == Isa::avx512)
+        copy_even_avx512(source, dst, count);
+    else if (stride == 2 && isa == Isa::avx2)
+        copy_even_avx2(source, dst, count);
     else
         for (int64_t i = 0; i < count; ++i) dst[i] = source[i * stride];
 }
 
-/// One padded row of one plane: columns x with (x * stride + phase - pad) inside the source, zeros elsewhere.
-void copy_row(const float* source, float* dst, int64_t pitch, int64_t phase, int64_t stride, int64_t pad,
-              int64_t columns, int64_t column_stride, Isa isa) {
+/// One padded row of one plane: columns x with (x * stride + phase - pad) inside the source, zeros
+/// elsewhere.
+void copy_row(const float* source, float* dst, int64_t pitch, int64_t phase, int64_t stride,
+              int64_t pad, int64_t columns, int64_t column_stride, Isa isa) {
     const int64_t shift = phase - pad;  // source column of x = 0
     const int64_t begin = shift >= 0 ? 0 : std::min(pitch, (-shift + stride - 1) / stride);
-    const int64_t end = columns > shift ? std::min(pitch, (columns - shift + stride - 1) / stride) : 0;
+    const int64_t end =
+        columns > shift ? std::min(pitch, (columns - shift + stride - 1) / stride) : 0;
     for (int64_t x = 0; x < std::min(begin, pitch); ++x) dst[x] = 0.0f;
     if (end > begin)
         copy_strided(source + (shift + begin * stride) * column_stride, dst + begin, end - begin,
@@ -231,11 +267,12 @@ void copy_panels(const PanelCopy& copy, Isa isa) noexcept {
         NextPanel next{copy.next, copy.next_channels};
         if (first + copy.width < copy.count) {
             const bool full = first + 2 * copy.width <= copy.count;  // as wide as this one
-            next = {copy.source + (first + copy.width) * copy.axis_stride, full ? copy.channels : 0};
+            next = {copy.source + (first + copy.width) * copy.axis_stride,
+                    full ? copy.channels : 0};
         }
         for (int64_t tap = 0; tap < copy.taps; ++tap) {
-            copy_block(copy.source + first * copy.axis_stride + copy.tap_offsets[tap], dst, count, copy.width,
-                       copy.channels, copy.axis_stride, copy.channel_stride, next, isa);
+            copy_block(copy.source + first * copy.axis_stride + copy.tap_offsets[tap], dst, count,
+                       copy.width, copy.channels, copy.axis_stride, copy.channel_stride, next, isa);
             dst += copy.channels * copy.width;
         }
     }
@@ -253,8 +290,9 @@ void copy_channel(const ImageCopy& copy, const float* channel, int64_t top, floa
                     std::fill(dst, dst + copy.pitch, 0.0f);
                     continue;
                 }
-                copy_row(channel + y * copy.source_row, dst, copy.pitch, phase_x, copy.stride_columns,
-                         copy.pad_columns, copy.source_columns, copy.source_column, isa);
+                copy_row(channel + y * copy.source_row, dst, copy.pitch, phase_x,
+                         copy.stride_columns, copy.pad_columns, copy.source_columns,
+                         copy.source_column, isa);
             }
 }
 
@@ -262,23 +300,30 @@ void copy_channel(const ImageCopy& copy, const float* channel, int64_t top, floa
 __mmask16 lane_bits(int64_t first, int64_t last) {
     first = std::clamp<int64_t>(first, 0, 16);
     last = std::clamp<int64_t>(last, 0, 16);
-    return last > first ? static_cast<__mmask16>((0xffffu >> (16 - (last - first))) << first) : __mmask16{0};
+    return last > first ? static_cast<__mmask16>((0xffffu >> (16 - (last - first))) << first)
+                        : __mmask16{0};
 }
 
-/// The same for column stride 1 and steps of 1 or 2, sixteen columns at a time: what lies outside is masked off, so
-/// that short rows cost a few instructions. Rows of one block of columns follow each other.
-__attribute__((target("avx512f"))) void copy_channel_avx512(const ImageCopy& copy, const float* channel, int64_t top,
+/// The same for column stride 1 and steps of 1 or 2, sixteen columns at a time: what lies outside
+/// is masked off, so that short rows cost a few instructions. Rows of one block of columns follow
+/// each other.
+__attribute__((target("avx512f"))) void copy_channel_avx512(const ImageCopy& copy,
+                                                            const float* channel, int64_t top,
                                                             float* dst) {
-    const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i even =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
     const int64_t step = copy.stride_columns;
     for (int64_t phase_y = 0; phase_y < copy.planes_rows; ++phase_y)
         for (int64_t phase_x = 0; phase_x < copy.planes_columns; ++phase_x, dst += copy.plane())
             for (int64_t x = 0; x < copy.pitch; x += 16) {
-                const int64_t column = phase_x - copy.pad_columns + x * step;  // of lane 0 in the source
+                const int64_t column =
+                    phase_x - copy.pad_columns + x * step;  // of lane 0 in the source
                 const __mmask16 store = lane_bits(0, copy.pitch - x);
                 // With a step of 2 the last odd column is not needed and may not exist.
-                const int64_t end = std::min(copy.source_columns - column, step == 1 ? 16 : 2 * (copy.pitch - x) - 1);
-                const __mmask16 low = lane_bits(-column, end), high = lane_bits(-column - 16, end - 16);
+                const int64_t end = std::min(copy.source_columns - column,
+                                             step == 1 ? 16 : 2 * (copy.pitch - x) - 1);
+                const __mmask16 low = lane_bits(-column, end),
+                                high = lane_bits(-column - 16, end - 16);
                 for (int64_t row = 0; row < copy.plane_rows; ++row) {
                     const int64_t y = top + row * copy.stride_rows + phase_y;
                     __m512 value = _mm512_setzero_ps();
@@ -286,7 +331,8 @@ __attribute__((target("avx512f"))) void copy_channel_avx512(const ImageCopy& cop
                         const float* from = channel + y * copy.source_row + column;
                         value = _mm512_maskz_loadu_ps(low, from);
                         if (step == 2)
-                            value = _mm512_permutex2var_ps(value, even, _mm512_maskz_loadu_ps(high, from + 16));
+                            value = _mm512_permutex2var_ps(value, even,
+                                                           _mm512_maskz_loadu_ps(high, from + 16));
                     }
                     _mm512_mask_storeu_ps(dst + row * copy.pitch + x, store, value);
                 }
@@ -295,21 +341,25 @@ __attribute__((target("avx512f"))) void copy_channel_avx512(const ImageCopy& cop
 
 }  // namespace
 
-void copy_image(const ImageCopy& copy, const float* source, int64_t first_row, float* image, Isa isa) noexcept {
+void copy_image(const ImageCopy& copy, const float* source, int64_t first_row, float* image,
+                Isa isa) noexcept {
     const int64_t top = first_row * copy.stride_rows - copy.pad_rows;
     const bool vectors = isa == Isa::avx512 && copy.source_column == 1 && copy.stride_columns <= 2;
     for (int64_t i = 0; i < copy.images; ++i)
         for (int64_t c = 0; c < copy.channels; ++c) {
             const float* channel = source + i * copy.source_image + c * copy.source_channel;
             float* dst = image + i * copy.image_size + c * copy.channel_stride;
-            if (vectors) copy_channel_avx512(copy, channel, top, dst);
-            else copy_channel(copy, channel, top, dst, isa);
+            if (vectors)
+                copy_channel_avx512(copy, channel, top, dst);
+            else
+                copy_channel(copy, channel, top, dst, isa);
         }
 }
 
 namespace {
 
-void unpack_pitched(const Unpack& u, const float* product, float* dst, int64_t first_row, int64_t rows) {
+void unpack_pitched(const Unpack& u, const float* product, float* dst, int64_t first_row,
+                    int64_t rows) {
     for (int64_t co = 0; co < u.channels; ++co)
         for (int64_t y = 0; y < rows; ++y) {
             const float* from = product + co * u.product_row + y * u.pitch;
@@ -322,21 +372,25 @@ void unpack_pitched(const Unpack& u, const float* product, float* dst, int64_t f
         }
 }
 
-void unpack_transposed(const Unpack& u, const float* product, float* dst, int64_t first_row, int64_t rows) {
+void unpack_transposed(const Unpack& u, const float* product, float* dst, int64_t first_row,
+                       int64_t rows) {
     constexpr int64_t kBlock = 16;  // channels and columns of one square: both sides stay in L1
     for (int64_t y = 0; y < rows; ++y)
         for (int64_t x0 = 0; x0 < u.columns; x0 += kBlock)
             for (int64_t c0 = 0; c0 < u.channels; c0 += kBlock) {
-                const int64_t x1 = std::min(u.columns, x0 + kBlock), c1 = std::min(u.channels, c0 + kBlock);
+                const int64_t x1 = std::min(u.columns, x0 + kBlock),
+                              c1 = std::min(u.channels, c0 + kBlock);
                 for (int64_t co = c0; co < c1; ++co) {
                     const float* from = product + y * u.pitch * u.product_row + co;
                     float* to = dst + co * u.dst_channel + (first_row + y) * u.dst_row;
-                    for (int64_t x = x0; x < x1; ++x) to[x * u.dst_column] = from[x * u.product_row];
+                    for (int64_t x = x0; x < x1; ++x)
+                        to[x * u.dst_column] = from[x * u.product_row];
                 }
             }
 }
 
-void unpack_phases(const Unpack& u, const float* product, float* dst, int64_t first_row, int64_t rows) {
+void unpack_phases(const Unpack& u, const float* product, float* dst, int64_t first_row,
+                   int64_t rows) {
     // first_row and rows count output rows of a phase: dst rows first_row * phase_rows + phase.
     for (int64_t co = 0; co < u.channels; ++co)
         for (int64_t y = 0; y < rows; ++y)
@@ -344,7 +398,8 @@ void unpack_phases(const Unpack& u, const float* product, float* dst, int64_t fi
                 const int64_t out_y = (first_row + y) * u.phase_rows + phase_y;
                 if (out_y >= u.rows) continue;
                 float* to = dst + co * u.dst_channel + out_y * u.dst_row;
-                const float* from = product + phase_y * u.phase_columns * u.phase_size + co * u.product_row + y * u.pitch;
+                const float* from = product + phase_y * u.phase_columns * u.phase_size +
+                                    co * u.product_row + y * u.pitch;
                 if (u.phase_columns == 2 && u.dst_column == 1) {
                     const float* even = from;
                     const float* odd = from + u.phase_size;
@@ -357,18 +412,23 @@ void unpack_phases(const Unpack& u, const float* product, float* dst, int64_t fi
                     continue;
                 }
                 for (int64_t x = 0; x < u.columns; ++x)
-                    to[x * u.dst_column] = from[x % u.phase_columns * u.phase_size + x / u.phase_columns];
+                    to[x * u.dst_column] =
+                        from[x % u.phase_columns * u.phase_size + x / u.phase_columns];
             }
 }
 
 }  // namespace
 
-void unpack_product(const Unpack& unpack, const float* product, float* dst, int64_t first_row, int64_t rows) noexcept {
-    for (int64_t i = 0; i < unpack.images; ++i, product += unpack.product_image, dst += unpack.dst_image) {
+void unpack_product(const Unpack& unpack, const float* product, float* dst, int64_t first_row,
+                    int64_t rows) noexcept {
+    for (int64_t i = 0; i < unpack.images;
+         ++i, product += unpack.product_image, dst += unpack.dst_image) {
         switch (unpack.kind) {
             case UnpackKind::none: break;
             case UnpackKind::pitched: unpack_pitched(unpack, product, dst, first_row, rows); break;
-            case UnpackKind::transposed: unpack_transposed(unpack, product, dst, first_row, rows); break;
+            case UnpackKind::transposed:
+                unpack_transposed(unpack, product, dst, first_row, rows);
+                break;
             case UnpackKind::phases: unpack_phases(unpack, product, dst, first_row, rows); break;
         }
     }

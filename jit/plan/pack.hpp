@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies that plans make: operands into panels, images into padded planes, products back into the caller's layout.
+// The copies that plans make: operands into panels, images into padded planes, products back into
+// the caller's layout.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,9 @@
 
 namespace whet::jit {
 
-/// One block of panels to write: `count` axis positions from `source`, in panels of `width`, reduction channels
-/// [0, channels) of every tap: dst = [panel][tap][channel][width]; positions past `count` are zeros.
+/// One block of panels to write: `count` axis positions from `source`, in panels of `width`,
+/// reduction channels [0, channels) of every tap: dst = [panel][tap][channel][width]; positions
+/// past `count` are zeros.
 struct PanelCopy {
     const float* source;
     float* dst;
@@ -26,10 +28,13 @@ struct PanelCopy {
 };
 void copy_panels(const PanelCopy& copy, Isa isa) noexcept;
 
-/// Fills the image of one strip; source is the whole image of (batch, group), first_row the strip's first output row.
-void copy_image(const ImageCopy& copy, const float* source, int64_t first_row, float* dst, Isa isa) noexcept;
+/// Fills the image of one strip; source is the whole image of (batch, group), first_row the strip's
+/// first output row.
+void copy_image(const ImageCopy& copy, const float* source, int64_t first_row, float* dst,
+                Isa isa) noexcept;
 
 /// Writes output rows [first_row, first_row + rows) of one (batch, group) from the product.
-void unpack_product(const Unpack& unpack, const float* product, float* dst, int64_t first_row, int64_t rows) noexcept;
+void unpack_product(const Unpack& unpack, const float* product, float* dst, int64_t first_row,
+                    int64_t rows) noexcept;
 
 }  // namespace whet::jit

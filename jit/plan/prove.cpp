@@ -66,23 +66,29 @@ public:
 private:
     /// Elements that may be addressed at a place.
     int64_t span_at(Place place) const {
-        if (place == Place::image) return static_cast<int64_t>((nest_.product_offset - nest_.image_offset) / sizeof(float));
+        if (place == Place::image)
+            return static_cast<int64_t>((nest_.product_offset - nest_.image_offset) /
+                                        sizeof(float));
         if (place == Place::product)
-            return static_cast<int64_t>((nest_.scalar_offset - nest_.product_offset) / sizeof(float));
+            return static_cast<int64_t>((nest_.scalar_offset - nest_.product_offset) /
+                                        sizeof(float));
         return span_of(plan_.op.operands[static_cast<int>(place)]);
     }
     static Result<void> within(const char* what, const Range& range, int64_t span) {
         if (range.low >= 0 && range.high < span) return {};
-        return make_error(Code::verify_failed, "%s reaches elements %lld to %lld: allowed are 0 to %lld", what,
+        return make_error(Code::verify_failed,
+                          "%s reaches elements %lld to %lld: allowed are 0 to %lld", what,
                           static_cast<long long>(range.low), static_cast<long long>(range.high),
                           static_cast<long long>(span - 1));
     }
     /// Addresses are affine in the strip, so its first, last full and last one are the extremes.
     std::vector<Strip> strips_of(const Contraction& c) const {
         const int64_t count = nest_.outer_extent[2];
-        if (nest_.strip_rows == 0 || nest_.rows_are_positions) return {{0, c.lanes}, {count - 1, c.lanes}};
+        if (nest_.strip_rows == 0 || nest_.rows_are_positions)
+            return {{0, c.lanes}, {count - 1, c.lanes}};
         const int64_t last_rows = nest_.output_rows - (count - 1) * nest_.strip_rows;
-        std::vector<Strip> strips = {{count - 1, (last_rows - 1) * nest_.lanes_per_row + nest_.last_row_lanes}};
+        std::vector<Strip> strips = {
+            {count - 1, (last_rows - 1) * nest_.lanes_per_row + nest_.last_row_lanes}};
         if (count > 1) strips.insert(strips.end(), {{0, c.lanes}, {count - 2, c.lanes}});
         return strips;
     }
@@ -130,20 +136,26 @@ private:
             add_outer(packed, access.packed_outer, strip.index);
             packed.add(1, panel_elements(c, scalar_side, true));
             return within(what, packed,
-                          static_cast<int64_t>(plan_.frozen[static_cast<int>(access.place)].bytes / sizeof(float)));
+                          static_cast<int64_t>(plan_.frozen[static_cast<int>(access.place)].bytes /
+                                               sizeof(float)));
         }
         Range range;
         range.shift(access.base);
         add_outer(range, access.outer, strip.index);
         range.add(access.channel_stride, c.channels);
         range.choose(access.tap_offsets);
-        if (access.source == Source::in_place) add_groups(range, c, scalar_side ? &GroupOffset::scalar : &GroupOffset::vector);
-        if (scalar_side) range.add(access.axis_stride, c.rows);
+        if (access.source == Source::in_place)
+            add_groups(range, c, scalar_side ? &GroupOffset::scalar : &GroupOffset::vector);
+        if (scalar_side)
+            range.add(access.axis_stride, c.rows);
         else {
-            // Scratch is read for a whole tile; the caller's memory, and what is packed from it, to the last lane.
-            const bool whole_tiles = access.place == Place::image && access.source == Source::in_place;
-            range.add(access.source == Source::in_place && !c.transposed_vector ? 1 : access.axis_stride,
-                      whole_tiles ? c.lane_tiles(strip.lanes) * c.tile_lanes : strip.lanes);
+            // Scratch is read for a whole tile; the caller's memory, and what is packed from it, to
+            // the last lane.
+            const bool whole_tiles =
+                access.place == Place::image && access.source == Source::in_place;
+            range.add(
+                access.source == Source::in_place && !c.transposed_vector ? 1 : access.axis_stride,
+                whole_tiles ? c.lane_tiles(strip.lanes) * c.tile_lanes : strip.lanes);
             range.add(c.vector_row_stride, c.rows);
         }
         WHET_TRY_VOID(within(what, range, span_at(access.place)));
@@ -158,29 +170,36 @@ private:
     /// Elements of a whole packed side, or of its largest block.
     static int64_t panel_elements(const Contraction& c, bool scalar_side, bool whole) {
         const int64_t depth = c.taps * (whole ? c.channels : std::min(c.segment, c.channels));
-        if (!scalar_side) return (whole ? c.lane_tiles(c.lanes) : c.lane_block) * c.tile_lanes * depth;
+        if (!scalar_side)
+            return (whole ? c.lane_tiles(c.lanes) : c.lane_block) * c.tile_lanes * depth;
         if (whole) return c.rows * depth;
         return std::min(c.rows, c.row_block * (c.narrow_rows + (c.wide_tiles > 0 ? 1 : 0))) * depth;
     }
 
-    /// Row tiles partition the rows; segments partition the channels; tap tables are as long as the taps.
+    /// Row tiles partition the rows; segments partition the channels; tap tables are as long as the
+    /// taps.
     Result<void> check_tiles(const Contraction& c) const {
         const bool transposed = c.transposed_vector || c.vector.source == Source::fused;
         if (transposed && (c.lanes < lanes_of(plan_.isa) || c.channels % kTransposedSteps != 0 ||
                            c.segment % kTransposedSteps != 0))
-            return make_error(Code::verify_failed, "%lld lanes and segments of %lld, transposed: less than a vector, or not whole groups of steps",
+            return make_error(Code::verify_failed,
+                              "%lld lanes and segments of %lld, transposed: less than a vector, or "
+                              "not whole groups of steps",
                               static_cast<long long>(c.lanes), static_cast<long long>(c.segment));
         if (c.rows_before(c.row_tiles) != c.rows || c.wide_tiles > c.row_tiles)
             return make_error(Code::verify_failed, "row tiles cover %lld rows: expected %lld",
-                              static_cast<long long>(c.rows_before(c.row_tiles)), static_cast<long long>(c.rows));
-        if (c.segments * c.segment < c.channels || (c.segments - 1) * c.segment >= std::max<int64_t>(c.channels, 1))
+                              static_cast<long long>(c.rows_before(c.row_tiles)),
+                              static_cast<long long>(c.rows));
+        if (c.segments * c.segment < c.channels ||
+            (c.segments - 1) * c.segment >= std::max<int64_t>(c.channels, 1))
             return make_error(Code::verify_failed, "%lld segments of %lld do not cut %lld channels",
                               static_cast<long long>(c.segments), static_cast<long long>(c.segment),
                               static_cast<long long>(c.channels));
         for (const auto& side : c.tap_table)
             for (const auto& table : side)
                 if (c.kernel_taps && static_cast<int64_t>(table.size()) != 2 * c.taps)
-                    return make_error(Code::verify_failed, "a tap table of %zu numbers: expected %lld", table.size(),
+                    return make_error(Code::verify_failed,
+                                      "a tap table of %zu numbers: expected %lld", table.size(),
                                       static_cast<long long>(2 * c.taps));
         return {};
     }
@@ -219,7 +238,8 @@ private:
         dst.add(u.dst_row, u.rows);
         dst.add(u.dst_column, u.columns);
         WHET_TRY_VOID(within("the unpacked result", dst, span_at(Place::dst)));
-        const int64_t written = nest_.outer_extent[0] * nest_.outer_extent[1] * u.images * u.channels * u.rows * u.columns;
+        const int64_t written = nest_.outer_extent[0] * nest_.outer_extent[1] * u.images *
+                                u.channels * u.rows * u.columns;
         return count_results(written);
     }
 
@@ -233,10 +253,12 @@ private:
                                   ? c.lanes * nest_.outer_extent[2]
                                   : c.lanes * full_strips + last.lanes;
         const auto groups = static_cast<int64_t>(c.row_groups.size() * c.lane_groups.size());
-        WHET_TRY_VOID(count_results(nest_.outer_extent[0] * nest_.outer_extent[1] * c.rows * groups * lanes));
+        WHET_TRY_VOID(
+            count_results(nest_.outer_extent[0] * nest_.outer_extent[1] * c.rows * groups * lanes));
         // Strips that follow each other are one run of lanes: the last may be shorter.
         const bool one_run = c.dst_outer.stride[2] == c.lanes && !nest_.rows_are_positions;
-        std::vector<std::pair<int64_t, int64_t>> loops = {{1, one_run ? lanes : c.lanes}, {c.dst_row, c.rows}};
+        std::vector<std::pair<int64_t, int64_t>> loops = {{1, one_run ? lanes : c.lanes},
+                                                          {c.dst_row, c.rows}};
         for (int loop = 0; loop < (one_run ? 2 : kOuterLoops); ++loop)
             loops.push_back({c.dst_outer.stride[loop], nest_.outer_extent[loop]});
         for (const auto* of : {&c.row_groups, &c.lane_groups})
@@ -246,8 +268,10 @@ private:
         int64_t reach = 0;  // the largest offset of the loops so far
         for (const auto& [stride, count] : loops) {
             if (stride <= reach)
-                return make_error(Code::verify_failed, "results overlap: a loop of stride %lld over %lld elements",
-                                  static_cast<long long>(stride), static_cast<long long>(reach + 1));
+                return make_error(Code::verify_failed,
+                                  "results overlap: a loop of stride %lld over %lld elements",
+                                  static_cast<long long>(stride),
+                                  static_cast<long long>(reach + 1));
             reach += stride * (count - 1);
         }
         return {};

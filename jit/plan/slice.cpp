@@ -107,14 +107,17 @@ constexpr int64_t kLeastLaneTiles = 6, kLeastBesidePacking = 16, kLeastRowBlocks
 /// Cuts to about `share` of the results; false where a part would not be like the whole.
 bool cut(Contraction& c, double share, double position) {
     const int64_t lane_tiles = c.lane_tiles(c.lanes);
-    const bool lanes_inside = c.order == LoopOrder::rsl || c.order == LoopOrder::rls || c.order == LoopOrder::srl;
+    const bool lanes_inside =
+        c.order == LoopOrder::rsl || c.order == LoopOrder::rls || c.order == LoopOrder::srl;
     const bool row_blocks = c.row_block < c.row_tiles, lane_blocks = c.lane_block < lane_tiles;
     const bool packs_rows = c.scalar.source == Source::packed;
     const bool packs_lanes = is_copied(c.vector.source);
     const int64_t full_blocks = c.row_tiles / c.row_block;
-    if (row_blocks && (lanes_inside || !lane_blocks) && !packs_lanes && !(packs_rows && c.scalar.whole)) {
+    if (row_blocks && (lanes_inside || !lane_blocks) && !packs_lanes &&
+        !(packs_rows && c.scalar.whole)) {
         const double blocks = static_cast<double>(c.row_tiles) / static_cast<double>(c.row_block);
-        const int64_t count = tiles_for(share * blocks, lane_tiles, packs_rows ? kLeastBesidePacking : kLeastLaneTiles);
+        const int64_t count = tiles_for(share * blocks, lane_tiles,
+                                        packs_rows ? kLeastBesidePacking : kLeastLaneTiles);
         cut_rows(c, place_for(1, full_blocks, position) * c.row_block, c.row_block);
         cut_lanes(c, place_for(count, lane_tiles, position), count);
         return true;
@@ -123,7 +126,8 @@ bool cut(Contraction& c, double share, double position) {
         const double columns = static_cast<double>(lane_tiles) / static_cast<double>(c.lane_block);
         const int64_t count = tiles_for(share * columns, full_blocks, kLeastRowBlocks);
         cut_rows(c, place_for(count, full_blocks, position) * c.row_block, count * c.row_block);
-        cut_lanes(c, place_for(1, lane_tiles / c.lane_block, position) * c.lane_block, c.lane_block);
+        cut_lanes(c, place_for(1, lane_tiles / c.lane_block, position) * c.lane_block,
+                  c.lane_block);
         return true;
     }
     // A packed block keeps its size, which decides where it stays.
@@ -135,9 +139,11 @@ bool cut(Contraction& c, double share, double position) {
         cut_lanes(c, place_for(count, lane_tiles, position), count);
         const double kept = static_cast<double>(count) / static_cast<double>(lane_tiles);
         if (kept <= 2 * share) return true;
-        const int64_t rows = tiles_for(share / kept, c.row_tiles, packs_lanes ? kRowsPerPackedLane / c.narrow_rows : 1);
+        const int64_t rows = tiles_for(share / kept, c.row_tiles,
+                                       packs_lanes ? kRowsPerPackedLane / c.narrow_rows : 1);
         // The first row tile packs for the others: its share of them stays.
-        if (rows < c.row_tiles && c.vector.source != Source::fused) cut_rows(c, place_for(rows, c.row_tiles, position), rows);
+        if (rows < c.row_tiles && c.vector.source != Source::fused)
+            cut_rows(c, place_for(rows, c.row_tiles, position), rows);
         return true;
     }
     if (packs_lanes || packs_rows || c.row_tiles < 2) return false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Evaluates a computation element by element: the same text for every operator, as slow as it is plain.
+// Evaluates a computation element by element: the same text for every operator, as slow as it is
+// plain.
 #include "jit/reference/reference.hpp"
 
 #include <algorithm>
@@ -30,7 +31,8 @@ bool offset_of(const Evaluation& e, const Read& read, const int64_t* axes, int64
     for (size_t d = 0; d < read.dimensions.size(); ++d) {
         const AffineIndex& index = read.dimensions[d];
         int64_t value = index.offset;
-        for (size_t a = 0; a < index.coefficients.size(); ++a) value += index.coefficients[a] * axes[a];
+        for (size_t a = 0; a < index.coefficients.size(); ++a)
+            value += index.coefficients[a] * axes[a];
         if (value % index.divisor != 0) return false;
         value /= index.divisor;
         if (value < 0 || value >= view.extents[d]) return false;
@@ -63,14 +65,18 @@ void set_spatial(const Computation& computation, const int64_t* index, int64_t* 
 float start_value(const Evaluation& e, const int64_t* index) {
     if (e.computation.bias_dimension >= 0) {
         const whet_view& bias = e.op.operands[WHET_BIAS];
-        const int64_t stride = bias.rank == 1 ? bias.strides[0]
-                               : bias.extents[0] > 1 ? bias.strides[0] : bias.strides[bias.rank - 1];
-        const int64_t extent = bias.rank == 1 ? bias.extents[0] : std::max(bias.extents[0], bias.extents[bias.rank - 1]);
+        const int64_t stride = bias.rank == 1        ? bias.strides[0]
+                               : bias.extents[0] > 1 ? bias.strides[0]
+                                                     : bias.strides[bias.rank - 1];
+        const int64_t extent = bias.rank == 1
+                                   ? bias.extents[0]
+                                   : std::max(bias.extents[0], bias.extents[bias.rank - 1]);
         const int64_t at = extent == 1 ? 0 : index[e.computation.bias_dimension] * stride;
         return static_cast<const float*>(e.data[WHET_BIAS])[at];
     }
     if (e.op.beta == 0.0f) return 0.0f;
-    const float dst = static_cast<const float*>(e.data[WHET_DST])[element_offset(e.op.operands[WHET_DST], index)];
+    const float dst =
+        static_cast<const float*>(e.data[WHET_DST])[element_offset(e.op.operands[WHET_DST], index)];
     return e.op.beta == 1.0f ? dst : e.op.beta * dst;
 }
 
@@ -81,15 +87,16 @@ struct Run {
     int64_t a_stride, b_stride, count;
 };
 
-/// Calls visit(run) for the taps, ascending, of channels [first, last); taps that miss the input are left out.
+/// Calls visit(run) for the taps, ascending, of channels [first, last); taps that miss the input
+/// are left out.
 template <typename Visit>
 void for_runs(const Evaluation& e, int64_t* axes, int64_t first, int64_t last, Visit visit) {
     const auto& all = e.computation.axes;
     const auto& reads = e.computation.reads;
     const int64_t taps = extent_of(e.computation, AxisKind::tap);
     const int channel = static_cast<int>(all.size()) - 1;
-    Run run{nullptr, nullptr, stride_along(e.op, reads[0], channel), stride_along(e.op, reads[1], channel),
-            last - first};
+    Run run{nullptr, nullptr, stride_along(e.op, reads[0], channel),
+            stride_along(e.op, reads[1], channel), last - first};
     axes[channel] = first;
     for (int64_t tap = 0; tap < taps; ++tap) {
         int64_t rest = tap;
@@ -98,7 +105,8 @@ void for_runs(const Evaluation& e, int64_t* axes, int64_t first, int64_t last, V
             rest /= all[axis].extent;
         }
         int64_t a_offset, b_offset;
-        if (!offset_of(e, reads[0], axes, &a_offset) || !offset_of(e, reads[1], axes, &b_offset)) continue;
+        if (!offset_of(e, reads[0], axes, &a_offset) || !offset_of(e, reads[1], axes, &b_offset))
+            continue;
         run.a = static_cast<const float*>(e.data[reads[0].operand]) + a_offset;
         run.b = static_cast<const float*>(e.data[reads[1].operand]) + b_offset;
         visit(run);
@@ -106,7 +114,8 @@ void for_runs(const Evaluation& e, int64_t* axes, int64_t first, int64_t last, V
 }
 
 float chain_any(const Run& run, float acc) {
-    for (int64_t i = 0; i < run.count; ++i) acc = std::fma(run.a[i * run.a_stride], run.b[i * run.b_stride], acc);
+    for (int64_t i = 0; i < run.count; ++i)
+        acc = std::fma(run.a[i * run.a_stride], run.b[i * run.b_stride], acc);
     return acc;
 }
 /// The same with the machine's own instruction in place of a call.
@@ -124,8 +133,9 @@ float sum_element(const Evaluation& e, const int64_t* index) {
     const int64_t channels = e.op.alpha == 0.0f ? 0 : e.computation.axes.back().extent;
     for (int64_t first = 0; first < channels; first += e.computation.segment) {
         float acc = 0.0f;
-        for_runs(e, axes, first, std::min(channels, first + e.computation.segment),
-                 [&](const Run& run) { acc = has_fma ? chain_fma(run, acc) : chain_any(run, acc); });
+        for_runs(
+            e, axes, first, std::min(channels, first + e.computation.segment),
+            [&](const Run& run) { acc = has_fma ? chain_fma(run, acc) : chain_any(run, acc); });
         result = std::fma(e.op.alpha, acc, result);
     }
     return e.op.epilogue == WHET_EPILOGUE_RELU ? relu(result) : result;
@@ -139,7 +149,8 @@ ExactElement exact_sum(const Evaluation& e, const int64_t* index) {
     if (e.op.alpha != 0.0f)
         for_runs(e, axes, 0, e.computation.axes.back().extent, [&](const Run& run) {
             for (int64_t i = 0; i < run.count; ++i) {
-                const double product = static_cast<double>(run.a[i * run.a_stride]) * run.b[i * run.b_stride];
+                const double product =
+                    static_cast<double>(run.a[i * run.a_stride]) * run.b[i * run.b_stride];
                 value += product;
                 magnitude += std::fabs(product);
             }
@@ -179,13 +190,16 @@ ExactElement exact_softmax(const whet_op& op, void* const* data, const int64_t* 
 
 }  // namespace
 
-float reference_consistent_element(const whet_op& op, void* const* data, const int64_t* index) noexcept {
+float reference_consistent_element(const whet_op& op, void* const* data,
+                                   const int64_t* index) noexcept {
     const auto computation = computation_of(op);
     if (!computation) return NAN;
-    if (computation->combiner == Combiner::fma_sum) return sum_element({op, *computation, data}, index);
+    if (computation->combiner == Combiner::fma_sum)
+        return sum_element({op, *computation, data}, index);
     const whet_view& src = op.operands[WHET_A];
     std::vector<float> row(static_cast<size_t>(src.extents[1]));
-    softmax_row(op, static_cast<const float*>(data[WHET_A]) + index[0] * src.strides[0], row.data());
+    softmax_row(op, static_cast<const float*>(data[WHET_A]) + index[0] * src.strides[0],
+                row.data());
     return row[static_cast<size_t>(index[1])];
 }
 
@@ -197,8 +211,9 @@ void reference_consistent(const whet_op& op, void* const* data) noexcept {
     auto* out = static_cast<float*>(data[WHET_DST]);
     if (computation->combiner == Combiner::softmax) {
         for (int64_t r = 0; r < dst.extents[0]; ++r)
-            softmax_row(op, static_cast<const float*>(data[WHET_A]) + r * op.operands[WHET_A].strides[0],
-                        out + r * dst.strides[0]);
+            softmax_row(
+                op, static_cast<const float*>(data[WHET_A]) + r * op.operands[WHET_A].strides[0],
+                out + r * dst.strides[0]);
         return;
     }
     int64_t index[WHET_MAX_RANK] = {};
@@ -210,7 +225,8 @@ void reference_consistent(const whet_op& op, void* const* data) noexcept {
     }
 }
 
-ExactElement reference_exact_element(const whet_op& op, void* const* data, const int64_t* index) noexcept {
+ExactElement reference_exact_element(const whet_op& op, void* const* data,
+                                     const int64_t* index) noexcept {
     const auto computation = computation_of(op);
     if (!computation) return {NAN, NAN};
     if (computation->combiner == Combiner::softmax) return exact_softmax(op, data, index);
@@ -225,9 +241,11 @@ int64_t reduction_depth(const whet_op& op) noexcept {
 }
 
 double tolerance(const whet_op& op, const ExactElement& exact) noexcept {
-    // Higham 2002, eq. 3.5: |error| <= gamma_n * sum |x y| for a sum of n products in any order; two more roundings for
-    // alpha and the start value. Softmax adds the error of exp and of the division.
-    const double depth = static_cast<double>(reduction_depth(op)) + (op.kind == WHET_SOFTMAX ? 16 : 3);
+    // Higham 2002, eq. 3.5: |error| <= gamma_n * sum |x y| for a sum of n products in any order;
+    // two more roundings for alpha and the start value. Softmax adds the error of exp and of the
+    // division.
+    const double depth =
+        static_cast<double>(reduction_depth(op)) + (op.kind == WHET_SOFTMAX ? 16 : 3);
     return depth * (FLT_EPSILON / 2) * exact.magnitude + FLT_MIN;
 }
 

@@ -10,22 +10,26 @@
 
 namespace whet::jit {
 
-/// Computes the whole operation by the `consistent` rules (numerics.py), bit for bit; dst is read as the rules say.
-/// Slow: one fmaf per product. data: one pointer per operand.
+/// Computes the whole operation by the `consistent` rules (numerics.py), bit for bit; dst is read
+/// as the rules say. Slow: one fmaf per product. data: one pointer per operand.
 void reference_consistent(const whet_op& op, void* const* data) noexcept;
 
 /// One output element by the `consistent` rules; `index` has one entry per axis of dst.
-float reference_consistent_element(const whet_op& op, void* const* data, const int64_t* index) noexcept;
+float reference_consistent_element(const whet_op& op, void* const* data,
+                                   const int64_t* index) noexcept;
 
-/// One output element in f64 from the same bytes, and the sum of |products| (the condition of the sum).
+/// One output element in f64 from the same bytes, and the sum of |products| (the condition of the
+/// sum).
 struct ExactElement {
     double value = 0;
     double magnitude = 0;
 };
-ExactElement reference_exact_element(const whet_op& op, void* const* data, const int64_t* index) noexcept;
+ExactElement reference_exact_element(const whet_op& op, void* const* data,
+                                     const int64_t* index) noexcept;
 
 /// The largest |got - exact| that a correct f32 implementation in any order may show: K-scaled,
-/// (depth * eps + eps) * magnitude + smallest normal, with a factor for the operation's own functions (softmax: exp).
+/// (depth * eps + eps) * magnitude + smallest normal, with a factor for the operation's own
+/// functions (softmax: exp).
 double tolerance(const whet_op& op, const ExactElement& exact) noexcept;
 
 /// The length of the longest sum that one output element takes.

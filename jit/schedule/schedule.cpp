@@ -16,20 +16,22 @@ using base::Code;
 using base::make_error;
 using base::Result;
 
-constexpr const char* kStructures[] = {"matmul", "pixels", "channels", "depthwise", "phases", "row_softmax"};
+constexpr const char* kStructures[] = {"matmul",    "pixels", "channels",
+                                       "depthwise", "phases", "row_softmax"};
 constexpr const char* kSources[] = {"in_place", "packed", "frozen", "fused"};
 constexpr const char* kOrders[] = {"lsr", "slr", "rsl", "srl", "lrs", "rls"};
 
 template <size_t N>
-Result<uint8_t> name_index(const char* const (&names)[N], std::string_view what, std::string_view text) {
+Result<uint8_t> name_index(const char* const (&names)[N], std::string_view what,
+                           std::string_view text) {
     std::string known;
     for (size_t i = 0; i < N; ++i) {
         if (text == names[i]) return static_cast<uint8_t>(i);
         known += (i ? ", " : "") + std::string(names[i]);
     }
     return make_error(Code::invalid_argument, "schedule: %.*s is '%.*s', expected one of %s",
-                      static_cast<int>(what.size()), what.data(), static_cast<int>(text.size()), text.data(),
-                      known.c_str());
+                      static_cast<int>(what.size()), what.data(), static_cast<int>(text.size()),
+                      text.data(), known.c_str());
 }
 
 Result<uint32_t> number(std::string_view what, std::string_view text, uint32_t most) {
@@ -37,7 +39,8 @@ Result<uint32_t> number(std::string_view what, std::string_view text, uint32_t m
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (error != std::errc() || end != text.data() + text.size() || value > most)
         return make_error(Code::invalid_argument, "schedule: %.*s is '%.*s', expected 0 to %u",
-                          static_cast<int>(what.size()), what.data(), static_cast<int>(text.size()), text.data(), most);
+                          static_cast<int>(what.size()), what.data(), static_cast<int>(text.size()),
+                          text.data(), most);
     return value;
 }
 
@@ -52,9 +55,11 @@ std::string_view take(std::string_view& rest, char separator) {
 /// Takes `name=value ` and returns the value.
 Result<std::string_view> field(std::string_view& rest, std::string_view name) {
     const std::string_view token = take(rest, ' ');
-    if (token.size() <= name.size() || token.substr(0, name.size()) != name || token[name.size()] != '=')
+    if (token.size() <= name.size() || token.substr(0, name.size()) != name ||
+        token[name.size()] != '=')
         return make_error(Code::invalid_argument, "schedule: got '%.*s', expected %.*s=...",
-                          static_cast<int>(token.size()), token.data(), static_cast<int>(name.size()), name.data());
+                          static_cast<int>(token.size()), token.data(),
+                          static_cast<int>(name.size()), name.data());
     return token.substr(name.size() + 1);
 }
 
@@ -63,10 +68,11 @@ Result<std::string_view> field(std::string_view& rest, std::string_view name) {
 std::string Schedule::print() const {
     char text[192];
     std::snprintf(text, sizeof(text),
-                  "%s scalar=%s vector=%s order=%s tile=%dx%d unroll=%d prefetch=%d block=%dx%dx%d fold=%d parallel=%d",
+                  "%s scalar=%s vector=%s order=%s tile=%dx%d unroll=%d prefetch=%d block=%dx%dx%d "
+                  "fold=%d parallel=%d",
                   kStructures[static_cast<int>(structure)], kSources[static_cast<int>(scalar)],
-                  kSources[static_cast<int>(vector)], kOrders[static_cast<int>(order)], rows, vectors, unroll, prefetch,
-                  row_block, lane_block, outer_block, fold, parallel);
+                  kSources[static_cast<int>(vector)], kOrders[static_cast<int>(order)], rows,
+                  vectors, unroll, prefetch, row_block, lane_block, outer_block, fold, parallel);
     return text;
 }
 
@@ -100,7 +106,8 @@ base::Result<Schedule> Schedule::parse(std::string_view text) {
     WHET_TRY(const auto parallel_text, field(rest, "parallel"));
     WHET_TRY(const uint32_t parallel, number("parallel", parallel_text, 3));
     if (!rest.empty())
-        return make_error(Code::invalid_argument, "schedule: got '%.*s' after parallel, expected the end",
+        return make_error(Code::invalid_argument,
+                          "schedule: got '%.*s' after parallel, expected the end",
                           static_cast<int>(rest.size()), rest.data());
     s.rows = static_cast<uint8_t>(rows);
     s.vectors = static_cast<uint8_t>(vectors);

@@ -9,7 +9,8 @@
 
 namespace whet::jit {
 
-/// What a plan does, counted: cycles of arithmetic, of copies and of calls; bytes by where they come from.
+/// What a plan does, counted: cycles of arithmetic, of copies and of calls; bytes by where they
+/// come from.
 struct PlanCost {
     double arithmetic_cycles = 0;  ///< in microkernels, operands in the first-level cache
     double overhead_cycles = 0;    ///< calls, tile starts and stores
@@ -27,7 +28,8 @@ struct PlanCost {
 PlanCost cost_of(const Plan& plan, const MachineModel& machine);
 
 inline constexpr int kFeatureCount = 24;
-/// Features for cost models: logarithms of the counts, the schedule's parameters, the operation's extents.
+/// Features for cost models: logarithms of the counts, the schedule's parameters, the operation's
+/// extents.
 void features_of(const Plan& plan, const MachineModel& machine, std::span<float> out);
 
 }  // namespace whet::jit

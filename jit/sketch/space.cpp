@@ -14,9 +14,21 @@ namespace whet::jit {
 
 namespace {
 
-enum Knob { kRows, kVectors, kUnroll, kPrefetch, kOrder, kRowBlock, kLaneBlock, kOuterBlock, kFold, kKnobs };
-constexpr const char* kKnobNames[kKnobs] = {"rows",  "vectors",   "unroll",     "prefetch",
-                                            "order", "row_block", "lane_block", "outer_block", "fold"};
+enum Knob {
+    kRows,
+    kVectors,
+    kUnroll,
+    kPrefetch,
+    kOrder,
+    kRowBlock,
+    kLaneBlock,
+    kOuterBlock,
+    kFold,
+    kKnobs
+};
+constexpr const char* kKnobNames[kKnobs] = {"rows",       "vectors",     "unroll",
+                                            "prefetch",   "order",       "row_block",
+                                            "lane_block", "outer_block", "fold"};
 
 /// Values of each knob for one sketch.
 struct Knobs {
@@ -37,19 +49,23 @@ void set_knob(Schedule& s, int knob, int value) {
     }
 }
 int get_knob(const Schedule& s, int knob) {
-    const int values[kKnobs] = {s.rows, s.vectors, s.unroll, s.prefetch, static_cast<int>(s.order),
-                                s.row_block, s.lane_block, s.outer_block, s.fold};
+    const int values[kKnobs] = {
+        s.rows,      s.vectors,    s.unroll,      s.prefetch, static_cast<int>(s.order),
+        s.row_block, s.lane_block, s.outer_block, s.fold};
     return values[knob];
 }
 
-/// The smallest tile heights of every distinct tile count: 32 rows give 11 (3 tiles), 16 (2), 8 (4), ...
+/// The smallest tile heights of every distinct tile count: 32 rows give 11 (3 tiles), 16 (2), 8
+/// (4), ...
 std::vector<int> tile_heights(int64_t rows, int most) {
     std::vector<int> heights;
     int64_t last = -1;
     for (int height = static_cast<int>(std::min<int64_t>(most, rows)); height >= 1; --height) {
         const int64_t tiles = (rows + height - 1) / height;
-        if (tiles == last) heights.back() = height;
-        else heights.push_back(height);
+        if (tiles == last)
+            heights.back() = height;
+        else
+            heights.push_back(height);
         last = tiles;
     }
     std::reverse(heights.begin(), heights.end());
@@ -59,7 +75,8 @@ std::vector<int> tile_heights(int64_t rows, int most) {
 /// 1, 2, 4, ... below `tiles`, then 0 (all).
 std::vector<int> block_sizes(int64_t tiles) {
     std::vector<int> sizes;
-    for (int64_t size = 1; size < tiles && size <= 4096; size *= 2) sizes.push_back(static_cast<int>(size));
+    for (int64_t size = 1; size < tiles && size <= 4096; size *= 2)
+        sizes.push_back(static_cast<int>(size));
     sizes.push_back(0);
     return sizes;
 }
@@ -93,7 +110,8 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
         knobs.values[kRows] = {1};
         knobs.values[kVectors] = {1};
         knobs.values[kUnroll] = {1};
-        knobs.values[kRowBlock] = block_sizes(std::min<int64_t>(op.operands[WHET_DST].extents[0], 512));
+        knobs.values[kRowBlock] =
+            block_sizes(std::min<int64_t>(op.operands[WHET_DST].extents[0], 512));
         return knobs;
     }
     if (!plan) return knobs;
@@ -101,14 +119,18 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
     knobs.values[kRows] = tile_heights(c.rows, isa == Isa::avx512 ? 28 : 14);
     for (int v = 1; v <= 8; ++v)
         if (v == 1 || (v - 1) * lanes_of(isa) < c.lanes) knobs.values[kVectors].push_back(v);
-    if (base.structure == Structure::depthwise) knobs.values[kUnroll] = {1};
+    if (base.structure == Structure::depthwise)
+        knobs.values[kUnroll] = {1};
     else if (c.transposed_vector) {
         knobs.values[kVectors] = {1};
         knobs.values[kUnroll] = {4};  // of the schedule; the microkernel's is fixed
         knobs.values[kPrefetch] = {0, kScheduleAhead};
-    } else if (base.vector == Source::fused) knobs.values[kPrefetch] = {0, kScheduleAhead};
-    else if (base.vector == Source::frozen && !c.kernel_taps) knobs.values[kPrefetch] = {0, kScheduleAhead, 8, 32};
-    else knobs.values[kPrefetch] = {0, 8, 16, 32};
+    } else if (base.vector == Source::fused)
+        knobs.values[kPrefetch] = {0, kScheduleAhead};
+    else if (base.vector == Source::frozen && !c.kernel_taps)
+        knobs.values[kPrefetch] = {0, kScheduleAhead, 8, 32};
+    else
+        knobs.values[kPrefetch] = {0, 8, 16, 32};
     if (base.structure != Structure::depthwise) {
         knobs.values[kOrder] = {0, 1, 2, 3, 4, 5};
         knobs.values[kRowBlock] = block_sizes(c.rows);
@@ -126,7 +148,8 @@ class Space final : public ScheduleSpace {
 public:
     Space(const whet_op& op, const MachineModel& machine)
         : op_(op), machine_(machine), sketches_(sketches_of(op, machine.isa)) {
-        for (const Sketch& sketch : sketches_) knobs_.push_back(knobs_of(op, sketch.base, machine.isa));
+        for (const Sketch& sketch : sketches_)
+            knobs_.push_back(knobs_of(op, sketch.base, machine.isa));
     }
 
     int sketch_count() const override { return static_cast<int>(sketches_.size()); }
@@ -160,22 +183,27 @@ public:
     int feature_count() const override { return kFeatureCount; }
     void features(int sketch, const base::Point& point, std::span<float> out) const override {
         const auto plan = lower(op_, schedule_at(sketch, point), machine_.isa);
-        if (plan) features_of(*plan, machine_, out);
-        else std::fill(out.begin(), out.end(), 0.0f);
+        if (plan)
+            features_of(*plan, machine_, out);
+        else
+            std::fill(out.begin(), out.end(), 0.0f);
     }
     Schedule schedule_at(int sketch, const base::Point& point) const override {
         Schedule schedule = sketches_[sketch].base;
-        for (int knob = 0; knob < kKnobs; ++knob) set_knob(schedule, knob, knobs_[sketch].values[knob][point[knob]]);
+        for (int knob = 0; knob < kKnobs; ++knob)
+            set_knob(schedule, knob, knobs_[sketch].values[knob][point[knob]]);
         schedule.parallel = 1;
         return schedule;
     }
     base::Point point_of(const Schedule& schedule, int* sketch) const override {
         for (int i = 0; i < sketch_count(); ++i) {
             const Schedule& base = sketches_[i].base;
-            if (base.structure != schedule.structure || base.scalar != schedule.scalar || base.vector != schedule.vector)
+            if (base.structure != schedule.structure || base.scalar != schedule.scalar ||
+                base.vector != schedule.vector)
                 continue;
             base::Point point(kKnobs);
-            for (int knob = 0; knob < kKnobs; ++knob) point[knob] = nearest(knobs_[i].values[knob], get_knob(schedule, knob));
+            for (int knob = 0; knob < kKnobs; ++knob)
+                point[knob] = nearest(knobs_[i].values[knob], get_knob(schedule, knob));
             *sketch = i;
             return legal(i, point, nullptr) ? point : base::Point{};
         }
@@ -212,8 +240,9 @@ struct Ranked {
     base::Point point;
 };
 
-/// All tiles of a sketch with one choice of the other knobs, then strips of the best tiles, then blocks of the best
-/// strips: three passes over a product space that is too large to enumerate whole.
+/// All tiles of a sketch with one choice of the other knobs, then strips of the best tiles, then
+/// blocks of the best strips: three passes over a product space that is too large to enumerate
+/// whole.
 class Draft {
 public:
     Draft(const ScheduleSpace& space, bool (*usable)(const MicrokernelSpec&, void*), void* context)
@@ -221,15 +250,19 @@ public:
 
     std::vector<Schedule> best(size_t count) {
         for (int sketch = 0; sketch < space_.sketch_count(); ++sketch) rank_sketch(sketch);
-        std::stable_sort(ranked_.begin(), ranked_.end(), [](const Ranked& a, const Ranked& b) { return a.ns < b.ns; });
+        std::stable_sort(ranked_.begin(), ranked_.end(),
+                         [](const Ranked& a, const Ranked& b) { return a.ns < b.ns; });
         std::vector<Schedule> schedules, spare;
-        std::map<std::string, std::pair<size_t, int64_t>> seen;  // by what is executed: the place, its number of tasks
-        std::map<std::string, size_t> of_tile;  // the best few blocks of each register tile: its rank is less certain
+        std::map<std::string, std::pair<size_t, int64_t>>
+            seen;  // by what is executed: the place, its number of tasks
+        std::map<std::string, size_t>
+            of_tile;  // the best few blocks of each register tile: its rank is less certain
         const size_t most_of_tile = std::max<size_t>(2, count / kTilesKept);
         for (const Ranked& r : ranked_) {
             const Schedule schedule = space_.schedule_at(r.sketch, r.point);
             const Execution execution = execution_of(schedule);
-            const auto [found, fresh] = seen.try_emplace(execution.text, schedules.size(), execution.tasks);
+            const auto [found, fresh] =
+                seen.try_emplace(execution.text, schedules.size(), execution.tasks);
             if (fresh) {
                 if (schedules.size() >= count) break;
                 if (++of_tile[tile_of(schedule)] > most_of_tile) {
@@ -238,12 +271,16 @@ public:
                     continue;
                 }
                 schedules.push_back(schedule);
-            } else if (found->second.first != kSpare && execution.tasks > found->second.second) {  // the same calls, but in parts that can be shared out
+            } else if (found->second.first != kSpare &&
+                       execution.tasks >
+                           found->second
+                               .second) {  // the same calls, but in parts that can be shared out
                 schedules[found->second.first] = schedule;
                 found->second.second = execution.tasks;
             }
         }
-        for (size_t i = 0; schedules.size() < count && i < spare.size(); ++i) schedules.push_back(spare[i]);
+        for (size_t i = 0; schedules.size() < count && i < spare.size(); ++i)
+            schedules.push_back(spare[i]);
         return schedules;
     }
 
@@ -251,10 +288,13 @@ private:
     static constexpr size_t kSpare = SIZE_MAX;
 
     static std::string tile_of(const Schedule& s) {
-        return std::to_string(s.rows) + "x" + std::to_string(s.vectors) + " " + std::to_string(static_cast<int>(s.structure)) +
-               std::to_string(static_cast<int>(s.scalar)) + std::to_string(static_cast<int>(s.vector));
+        return std::to_string(s.rows) + "x" + std::to_string(s.vectors) + " " +
+               std::to_string(static_cast<int>(s.structure)) +
+               std::to_string(static_cast<int>(s.scalar)) +
+               std::to_string(static_cast<int>(s.vector));
     }
-    /// What a schedule does, whatever its text: blocks cut to what there is, loops of one iteration left out.
+    /// What a schedule does, whatever its text: blocks cut to what there is, loops of one iteration
+    /// left out.
     struct Execution {
         std::string text;
         int64_t tasks = 1;
@@ -269,14 +309,20 @@ private:
         static constexpr const char* kOrders[] = {"lsr", "slr", "rsl", "srl", "lrs", "rls"};
         std::string loops;
         for (const char* axis = kOrders[static_cast<int>(schedule.order)]; *axis; ++axis)
-            if (*axis == 'r' ? schedule.row_block != 0 : *axis == 'l' ? schedule.lane_block != 0 : c.segments > 1) loops += *axis;
+            if (*axis == 'r'   ? schedule.row_block != 0
+                : *axis == 'l' ? schedule.lane_block != 0
+                               : c.segments > 1)
+                loops += *axis;
         schedule.order = LoopOrder::lsr;
-        const bool whole = (c.scalar.source == Source::packed && c.scalar.whole) || (c.vector.source == Source::packed && c.vector.whole);
+        const bool whole = (c.scalar.source == Source::packed && c.scalar.whole) ||
+                           (c.vector.source == Source::packed && c.vector.whole);
         return {schedule.print() + loops + (whole ? "w" : ""), plan->phases[0].task_count};
     }
 
-    static constexpr size_t kTilesKept = 6;  // register tiles of a sketch whose strips are enumerated
-    static constexpr size_t kCutsKept = 3;   // strips and folds of a tile whose blocks are enumerated
+    static constexpr size_t kTilesKept =
+        6;  // register tiles of a sketch whose strips are enumerated
+    static constexpr size_t kCutsKept =
+        3;  // strips and folds of a tile whose blocks are enumerated
 
     void rank_sketch(int sketch) {
         std::vector<Ranked> tiles;
@@ -286,8 +332,11 @@ private:
             for (int vectors = 0; vectors < space_.choice_count(sketch, kVectors); ++vectors) {
                 point[kRows] = static_cast<int16_t>(rows);
                 point[kVectors] = static_cast<int16_t>(vectors);
-                // Where the microkernel that prefetches has to be compiled first, the plain one may be there.
-                for (point[kPrefetch] = ahead ? 1 : 0; !rank(sketch, point, tiles) && point[kPrefetch] > 0;) --point[kPrefetch];
+                // Where the microkernel that prefetches has to be compiled first, the plain one may
+                // be there.
+                for (point[kPrefetch] = ahead ? 1 : 0;
+                     !rank(sketch, point, tiles) && point[kPrefetch] > 0;)
+                    --point[kPrefetch];
             }
         for (const Ranked& tile : shortest(tiles, kTilesKept)) {
             std::vector<Ranked> cuts;
@@ -298,13 +347,15 @@ private:
     }
 
     static std::vector<Ranked> shortest(std::vector<Ranked> all, size_t count) {
-        std::sort(all.begin(), all.end(), [](const Ranked& a, const Ranked& b) { return a.ns < b.ns; });
+        std::sort(all.begin(), all.end(),
+                  [](const Ranked& a, const Ranked& b) { return a.ns < b.ns; });
         if (all.size() > count) all.resize(count);
         return all;
     }
 
     /// Ranks every combination of some knobs, the others as they are.
-    void rank_over(int sketch, base::Point point, const std::vector<Knob>& knobs, std::vector<Ranked>& out) {
+    void rank_over(int sketch, base::Point point, const std::vector<Knob>& knobs,
+                   std::vector<Ranked>& out) {
         for (const Knob knob : knobs) point[knob] = 0;
         for (bool more = true; more;) {
             rank(sketch, point, out);
@@ -345,7 +396,8 @@ std::unique_ptr<ScheduleSpace> make_space(const whet_op& op, const MachineModel&
 }
 
 std::vector<Schedule> analytical_draft(const ScheduleSpace& space, size_t count,
-                                       bool (*usable)(const MicrokernelSpec&, void*), void* context) {
+                                       bool (*usable)(const MicrokernelSpec&, void*),
+                                       void* context) {
     return Draft(space, usable, context).best(count);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The schedules of one operation as a SearchSpace: sketches from the rules, knobs from the machine, costs in closed form.
+// The schedules of one operation as a SearchSpace: sketches from the rules, knobs from the machine,
+// costs in closed form.
 #pragma once
 
 #include <memory>
@@ -8,8 +9,8 @@
 #include <whet/whet.h>
 
 #include "base/search_space.hpp"
-#include "jit/schedule/schedule.hpp"
 #include "jit/microkernel.hpp"
+#include "jit/schedule/schedule.hpp"
 
 namespace whet::jit {
 
@@ -23,8 +24,8 @@ struct MachineModel {
 
 /// One structure with its packing choices, and which rules made it (for `whet inspect`).
 struct Sketch {
-    Schedule base;        ///< structure, scalar, vector set; parameters at their defaults
-    const char* rules;    ///< e.g. "multi-level tiling, pack b"
+    Schedule base;      ///< structure, scalar, vector set; parameters at their defaults
+    const char* rules;  ///< e.g. "multi-level tiling, pack b"
 };
 
 /// Derives the legal sketches of an operation, best guess first. Empty: unsupported.
@@ -34,7 +35,8 @@ std::vector<Sketch> sketches_of(const whet_op& op, Isa isa);
 class ScheduleSpace : public base::SearchSpace {
 public:
     virtual Schedule schedule_at(int sketch, const base::Point& point) const = 0;
-    /// The point that is nearest to a schedule (its sketch in *sketch), or an empty point when it is not in the space.
+    /// The point that is nearest to a schedule (its sketch in *sketch), or an empty point when it
+    /// is not in the space.
     virtual base::Point point_of(const Schedule& schedule, int* sketch) const = 0;
     /// A legal start of a sketch.
     virtual base::Point default_point(int sketch) const = 0;
@@ -44,12 +46,15 @@ public:
 
 std::unique_ptr<ScheduleSpace> make_space(const whet_op& op, const MachineModel& machine);
 
-/// The analytical draft: the `count` schedules with the lowest estimates over a deterministic enumeration of thousands,
-/// best first, distinct. usable: optional filter on kernels (zero-trial: only those that exist without a compiler).
+/// The analytical draft: the `count` schedules with the lowest estimates over a deterministic
+/// enumeration of thousands, best first, distinct. usable: optional filter on kernels (zero-trial:
+/// only those that exist without a compiler).
 std::vector<Schedule> analytical_draft(const ScheduleSpace& space, size_t count,
-                                       bool (*usable)(const MicrokernelSpec&, void*), void* context);
+                                       bool (*usable)(const MicrokernelSpec&, void*),
+                                       void* context);
 
-/// Lower bound of the operation's time on a machine: max(flops / peak, compulsory bytes / bandwidth), nanoseconds.
+/// Lower bound of the operation's time on a machine: max(flops / peak, compulsory bytes /
+/// bandwidth), nanoseconds.
 double bound_ns(const whet_op& op, double peak_gflops, double stream_gbs) noexcept;
 double flops_of(const whet_op& op) noexcept;
 double compulsory_bytes_of(const whet_op& op) noexcept;

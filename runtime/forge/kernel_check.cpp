@@ -75,7 +75,8 @@ using Results = std::vector<std::span<float>>;
 
 std::vector<float> joined(const Results& results) {
     std::vector<float> values;
-    for (const std::span<float> result : results) values.insert(values.end(), result.begin(), result.end());
+    for (const std::span<float> result : results)
+        values.insert(values.end(), result.begin(), result.end());
     return values;
 }
 
@@ -93,10 +94,9 @@ base::Result<void> compare(const MicrokernelSpec& spec, jit::MicrokernelFunction
     const std::vector<float> got = joined(results);
     for (size_t i = 0; i < got.size(); ++i) {
         if (same(got[i], expected[i])) continue;
-        return make_error(Code::verify_failed,
-                          "microkernel %s alone: element %zu: got %.9g, expected %.9g",
-                          spec.print().c_str(), i, static_cast<double>(got[i]),
-                          static_cast<double>(expected[i]));
+        return make_error(
+            Code::verify_failed, "microkernel %s alone: element %zu: got %.9g, expected %.9g",
+            spec.print().c_str(), i, static_cast<double>(got[i]), static_cast<double>(expected[i]));
     }
     return memory.intact();
 }
@@ -202,7 +202,8 @@ base::Result<void> check_tile(const MicrokernelSpec& spec, jit::MicrokernelFunct
         Results results = {{dst, static_cast<size_t>(reach.dst)}};
         if (spec.packs) {
             args.panel = memory.source(reach.panel);
-            if (!args.panel) return make_error(Code::out_of_budget, "no memory to check a microkernel");
+            if (!args.panel)
+                return make_error(Code::out_of_budget, "no memory to check a microkernel");
             std::fill_n(args.panel, reach.panel, kPoison);
             results.push_back({args.panel, static_cast<size_t>(reach.panel)});
         }

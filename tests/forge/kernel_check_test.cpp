@@ -154,8 +154,7 @@ TEST(KernelCheck, PrebuiltMicrokernelsPass) {
                     spec.scalar = static_cast<jit::ScalarForm>(form % 4);
                     spec.vector = static_cast<jit::VectorForm>(form / 4 % 4);
                     spec.masked_loads = form / 16;
-                    if (spec.vector == jit::VectorForm::transposed)
-                        spec.prefetch = jit::kAheadLine;
+                    if (spec.vector == jit::VectorForm::transposed) spec.prefetch = jit::kAheadLine;
                     if (!source.ready(spec)) continue;
                     auto kernel = source.kernel(spec, false);
                     ASSERT_TRUE(kernel);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Prints the bits of fixed operations as plans compute them: `numerics_cases ISA`; numerics_test.py compares.
+// Prints the bits of fixed operations as plans compute them: `numerics_cases ISA`; numerics_test.py
+// compares.
+#include <sys/mman.h>
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <sys/mman.h>
 
 #include "jit/cpu/compiler.hpp"
 #include "jit/plan/plan.hpp"
@@ -40,8 +41,26 @@ whet_op scaled(whet_op op, float alpha, float beta) {
 std::vector<Case> cases() {
     return {
         {"matmul", scaled(test::matmul_op(5, 9, 1100), 0.5f, 2.0f), {1, 2, 3}},
-        {"conv", test::conv_op({.in = 130, .out = 3, .rows = 4, .columns = 5, .kernel = 3, .stride = 2, .padding = 1, .bias = true}), {4, 5, 6}},
-        {"conv_transpose", test::conv_op({.in = 6, .out = 2, .rows = 3, .columns = 4, .kernel = 4, .stride = 2, .padding = 1, .transposed = true}), {8, 9}},
+        {"conv",
+         test::conv_op({.in = 130,
+                        .out = 3,
+                        .rows = 4,
+                        .columns = 5,
+                        .kernel = 3,
+                        .stride = 2,
+                        .padding = 1,
+                        .bias = true}),
+         {4, 5, 6}},
+        {"conv_transpose",
+         test::conv_op({.in = 6,
+                        .out = 2,
+                        .rows = 3,
+                        .columns = 4,
+                        .kernel = 4,
+                        .stride = 2,
+                        .padding = 1,
+                        .transposed = true}),
+         {8, 9}},
     };
 }
 
@@ -69,7 +88,8 @@ public:
                 std::exit(1);
             }
             std::memcpy(at_, blob->bytes.data(), blob->bytes.size());
-            functions.push_back(reinterpret_cast<MicrokernelFunction>(reinterpret_cast<uintptr_t>(at_) + blob->entry));
+            functions.push_back(reinterpret_cast<MicrokernelFunction>(
+                reinterpret_cast<uintptr_t>(at_) + blob->entry));
             at_ += (blob->bytes.size() + 63) / 64 * 64;
         }
         return functions;
@@ -95,8 +115,10 @@ void print(const Case& c, const Schedule& schedule, Isa isa, Code& code) {
     std::vector<void*> pointers;
     for (auto& s : storage) pointers.push_back(s.data());
     std::vector<std::byte> raw(plan->private_bytes + plan->shared_bytes + 64);
-    auto* scratch = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(raw.data()) + 63) / 64 * 64);
-    run_plan(*plan, functions.empty() ? nullptr : functions.data(), Operands{pointers.data()}, scratch);
+    auto* scratch =
+        reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(raw.data()) + 63) / 64 * 64);
+    run_plan(*plan, functions.empty() ? nullptr : functions.data(), Operands{pointers.data()},
+             scratch);
     std::printf("%s|%s|", c.name, schedule.print().c_str());
     for (const float value : storage[WHET_DST]) {
         uint32_t bits;
@@ -116,7 +138,8 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "usage: numerics_cases portable|avx2|avx512\n");
         return 2;
     }
-    const bool runs = *isa == Isa::portable || (*isa == Isa::avx2 && __builtin_cpu_supports("avx2")) ||
+    const bool runs = *isa == Isa::portable ||
+                      (*isa == Isa::avx2 && __builtin_cpu_supports("avx2")) ||
                       (*isa == Isa::avx512 && __builtin_cpu_supports("avx512vl"));
     if (!runs) return 77;  // this CPU lacks it: the script counts a skip
     Code code(*isa);
@@ -126,7 +149,8 @@ int main(int argc, char** argv) {
         const auto space = make_space(c.op, machine);
         for (int sketch = 0; sketch < space->sketch_count(); ++sketch)
             print(c, space->schedule_at(sketch, space->default_point(sketch)), *isa, code);
-        for (const Schedule& schedule : analytical_draft(*space, 3, nullptr, nullptr)) print(c, schedule, *isa, code);
+        for (const Schedule& schedule : analytical_draft(*space, 3, nullptr, nullptr))
+            print(c, schedule, *isa, code);
     }
     return 0;
 }

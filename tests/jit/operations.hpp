@@ -12,7 +12,8 @@
 
 namespace whet::test {
 
-inline whet_view view_of(std::initializer_list<int64_t> extents, std::initializer_list<int64_t> strides = {}) {
+inline whet_view view_of(std::initializer_list<int64_t> extents,
+                         std::initializer_list<int64_t> strides = {}) {
     whet_view view{};
     view.dtype = WHET_F32;
     view.rank = static_cast<int32_t>(extents.size());
@@ -36,9 +37,11 @@ inline whet_op op_of(whet_kind kind, std::initializer_list<whet_view> operands) 
     return op;
 }
 
-inline whet_op matmul_op(int64_t m, int64_t n, int64_t k, bool b_transposed = false, bool a_transposed = false) {
-    return op_of(WHET_MATMUL, {view_of({m, n}), a_transposed ? view_of({m, k}, {1, m}) : view_of({m, k}),
-                               b_transposed ? view_of({k, n}, {1, k}) : view_of({k, n})});
+inline whet_op matmul_op(int64_t m, int64_t n, int64_t k, bool b_transposed = false,
+                         bool a_transposed = false) {
+    return op_of(WHET_MATMUL,
+                 {view_of({m, n}), a_transposed ? view_of({m, k}, {1, m}) : view_of({m, k}),
+                  b_transposed ? view_of({k, n}, {1, k}) : view_of({k, n})});
 }
 
 struct ConvCase {
@@ -49,7 +52,9 @@ struct ConvCase {
 
 inline whet_op conv_op(const ConvCase& c) {
     const auto extent = [&](int64_t n) {
-        if (c.transposed) return (n - 1) * c.stride - 2 * c.padding + c.dilation * (c.kernel - 1) + c.output_padding + 1;
+        if (c.transposed)
+            return (n - 1) * c.stride - 2 * c.padding + c.dilation * (c.kernel - 1) +
+                   c.output_padding + 1;
         return (n + 2 * c.padding - c.dilation * (c.kernel - 1) - 1) / c.stride + 1;
     };
     const whet_view weights = c.transposed ? view_of({c.in, c.out / c.groups, c.kernel, c.kernel})
@@ -88,14 +93,16 @@ struct Buffers {
         std::uniform_int_distribution<int> whole(-4, 4);
         for (uint32_t i = 0; i < op.operand_count; ++i) {
             storage.emplace_back(static_cast<size_t>(elements_of(op.operands[i])));
-            for (float& x : storage.back()) x = integers ? static_cast<float>(whole(random)) : real(random);
+            for (float& x : storage.back())
+                x = integers ? static_cast<float>(whole(random)) : real(random);
         }
         for (auto& buffer : storage) pointers.push_back(buffer.data());
     }
 };
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+    return a.size() == b.size() &&
+           (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 }  // namespace whet::test

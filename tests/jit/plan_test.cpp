@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans against the reference, bit for bit: random legal schedules of every structure, by the portable interpreter.
+// Plans against the reference, bit for bit: random legal schedules of every structure, by the
+// portable interpreter.
 #include "jit/plan/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -45,22 +46,26 @@ whet_op frozen(whet_op op, int operand) {
 whet_op bmm(int64_t batch, int64_t m, int64_t n, int64_t k, bool shared_b) {
     whet_view b = test::view_of({batch, k, n});
     if (shared_b) b.strides[0] = 0;
-    return test::op_of(WHET_MATMUL, {test::view_of({batch, m, n}), test::view_of({batch, m, k}), b});
+    return test::op_of(WHET_MATMUL,
+                       {test::view_of({batch, m, n}), test::view_of({batch, m, k}), b});
 }
 
 whet_op column_major(int64_t m, int64_t n, int64_t k) {
-    return test::op_of(WHET_MATMUL, {test::view_of({m, n}, {1, m + 3}), test::view_of({m, k}, {1, m + 1}),
-                                     test::view_of({k, n}, {1, k + 2})});
+    return test::op_of(WHET_MATMUL,
+                       {test::view_of({m, n}, {1, m + 3}), test::view_of({m, k}, {1, m + 1}),
+                        test::view_of({k, n}, {1, k + 2})});
 }
 
 /// A result that is contiguous along its rows: the rows of A become the lanes.
 whet_op transposed_result(int64_t m, int64_t n, int64_t k) {
-    return test::op_of(WHET_MATMUL, {test::view_of({m, n}, {1, m}), test::view_of({m, k}), test::view_of({k, n})});
+    return test::op_of(
+        WHET_MATMUL, {test::view_of({m, n}, {1, m}), test::view_of({m, k}), test::view_of({k, n})});
 }
 
 /// [n][k] weights whose rows lie `pitch` apart.
 whet_op padded_weights(int64_t m, int64_t n, int64_t k, int64_t pitch) {
-    return test::op_of(WHET_MATMUL, {test::view_of({m, n}), test::view_of({m, k}), test::view_of({k, n}, {1, pitch})});
+    return test::op_of(WHET_MATMUL, {test::view_of({m, n}), test::view_of({m, k}),
+                                     test::view_of({k, n}, {1, pitch})});
 }
 
 /// Products of rows with rows, as attention has them.
@@ -99,30 +104,122 @@ std::vector<Case> cases() {
         {"in_registers_segments", matmul_op(30, 80, 1100, true)},
         {"in_registers_edge_accumulates", with(matmul_op(13, 61, 520, true), 0.5f, 2.0f)},
         {"in_registers_beta", with(matmul_op(13, 48, 520, true), 0.5f, 2.0f)},
-        {"in_registers_bias", with(with_bias(matmul_op(21, 64, 20, true), 1), 1.0f, 0.0f, WHET_EPILOGUE_RELU)},
+        {"in_registers_bias",
+         with(with_bias(matmul_op(21, 64, 20, true), 1), 1.0f, 0.0f, WHET_EPILOGUE_RELU)},
         {"in_registers_padded", padded_weights(11, 64, 144, 150)},
         {"in_registers_batched", bmm_transposed(3, 5, 16, 12)},
         {"in_registers_columns", transposed_result(32, 9, 20)},
         {"batched", bmm(3, 5, 18, 7, false)},
         {"batched_shared", frozen(bmm(3, 5, 18, 7, true), WHET_B)},
         {"conv1x1", conv_op({.batch = 2, .in = 20, .out = 9, .rows = 5, .columns = 7})},
-        {"conv3x3", conv_op({.batch = 2, .in = 70, .out = 9, .rows = 6, .columns = 7, .kernel = 3, .padding = 1})},
-        {"conv3x3_frozen",
-         frozen(conv_op({.in = 10, .out = 19, .rows = 6, .columns = 7, .kernel = 3, .padding = 1, .bias = true}), WHET_B)},
+        {"conv3x3",
+         conv_op(
+             {.batch = 2, .in = 70, .out = 9, .rows = 6, .columns = 7, .kernel = 3, .padding = 1})},
+        {"conv3x3_frozen", frozen(conv_op({.in = 10,
+                                           .out = 19,
+                                           .rows = 6,
+                                           .columns = 7,
+                                           .kernel = 3,
+                                           .padding = 1,
+                                           .bias = true}),
+                                  WHET_B)},
         {"conv_valid", conv_op({.in = 5, .out = 4, .rows = 9, .columns = 8, .kernel = 3})},
-        {"conv_stride", conv_op({.batch = 2, .in = 3, .out = 5, .rows = 11, .columns = 13, .kernel = 3, .stride = 2, .padding = 1})},
-        {"conv7x7", conv_op({.in = 3, .out = 8, .rows = 20, .columns = 21, .kernel = 7, .stride = 2, .padding = 3})},
+        {"conv_stride", conv_op({.batch = 2,
+                                 .in = 3,
+                                 .out = 5,
+                                 .rows = 11,
+                                 .columns = 13,
+                                 .kernel = 3,
+                                 .stride = 2,
+                                 .padding = 1})},
+        {"conv7x7", conv_op({.in = 3,
+                             .out = 8,
+                             .rows = 20,
+                             .columns = 21,
+                             .kernel = 7,
+                             .stride = 2,
+                             .padding = 3})},
         {"conv1x1_stride", conv_op({.in = 6, .out = 5, .rows = 9, .columns = 9, .stride = 2})},
-        {"conv_dilated", conv_op({.in = 4, .out = 6, .rows = 12, .columns = 10, .kernel = 3, .padding = 2, .dilation = 2})},
-        {"conv_dilated_stride", conv_op({.in = 4, .out = 6, .rows = 13, .columns = 11, .kernel = 3, .stride = 3, .padding = 2, .dilation = 2})},
-        {"conv_groups", conv_op({.batch = 2, .in = 6, .out = 9, .rows = 5, .columns = 6, .kernel = 3, .padding = 1, .groups = 3, .bias = true})},
-        {"depthwise", conv_op({.batch = 2, .in = 5, .out = 5, .rows = 9, .columns = 19, .kernel = 3, .padding = 1, .groups = 5, .bias = true})},
-        {"depthwise_stride", conv_op({.in = 4, .out = 4, .rows = 9, .columns = 10, .kernel = 3, .stride = 2, .padding = 1, .groups = 4})},
-        {"depthwise_valid", conv_op({.in = 4, .out = 4, .rows = 9, .columns = 10, .kernel = 3, .groups = 4})},
-        {"transposed", conv_op({.batch = 2, .in = 6, .out = 7, .rows = 3, .columns = 4, .kernel = 4, .stride = 2, .padding = 1, .transposed = true})},
-        {"transposed_bias", conv_op({.in = 9, .out = 4, .rows = 5, .columns = 3, .kernel = 3, .stride = 2, .padding = 1, .output_padding = 1, .transposed = true, .bias = true})},
-        {"transposed_gaps", conv_op({.in = 3, .out = 4, .rows = 3, .columns = 3, .kernel = 2, .stride = 3, .transposed = true})},
-        {"transposed_groups", frozen(conv_op({.in = 6, .out = 4, .rows = 3, .columns = 4, .kernel = 3, .stride = 1, .padding = 1, .dilation = 2, .groups = 2, .transposed = true}), WHET_B)},
+        {"conv_dilated", conv_op({.in = 4,
+                                  .out = 6,
+                                  .rows = 12,
+                                  .columns = 10,
+                                  .kernel = 3,
+                                  .padding = 2,
+                                  .dilation = 2})},
+        {"conv_dilated_stride", conv_op({.in = 4,
+                                         .out = 6,
+                                         .rows = 13,
+                                         .columns = 11,
+                                         .kernel = 3,
+                                         .stride = 3,
+                                         .padding = 2,
+                                         .dilation = 2})},
+        {"conv_groups", conv_op({.batch = 2,
+                                 .in = 6,
+                                 .out = 9,
+                                 .rows = 5,
+                                 .columns = 6,
+                                 .kernel = 3,
+                                 .padding = 1,
+                                 .groups = 3,
+                                 .bias = true})},
+        {"depthwise", conv_op({.batch = 2,
+                               .in = 5,
+                               .out = 5,
+                               .rows = 9,
+                               .columns = 19,
+                               .kernel = 3,
+                               .padding = 1,
+                               .groups = 5,
+                               .bias = true})},
+        {"depthwise_stride", conv_op({.in = 4,
+                                      .out = 4,
+                                      .rows = 9,
+                                      .columns = 10,
+                                      .kernel = 3,
+                                      .stride = 2,
+                                      .padding = 1,
+                                      .groups = 4})},
+        {"depthwise_valid",
+         conv_op({.in = 4, .out = 4, .rows = 9, .columns = 10, .kernel = 3, .groups = 4})},
+        {"transposed", conv_op({.batch = 2,
+                                .in = 6,
+                                .out = 7,
+                                .rows = 3,
+                                .columns = 4,
+                                .kernel = 4,
+                                .stride = 2,
+                                .padding = 1,
+                                .transposed = true})},
+        {"transposed_bias", conv_op({.in = 9,
+                                     .out = 4,
+                                     .rows = 5,
+                                     .columns = 3,
+                                     .kernel = 3,
+                                     .stride = 2,
+                                     .padding = 1,
+                                     .output_padding = 1,
+                                     .transposed = true,
+                                     .bias = true})},
+        {"transposed_gaps", conv_op({.in = 3,
+                                     .out = 4,
+                                     .rows = 3,
+                                     .columns = 3,
+                                     .kernel = 2,
+                                     .stride = 3,
+                                     .transposed = true})},
+        {"transposed_groups", frozen(conv_op({.in = 6,
+                                              .out = 4,
+                                              .rows = 3,
+                                              .columns = 4,
+                                              .kernel = 3,
+                                              .stride = 1,
+                                              .padding = 1,
+                                              .dilation = 2,
+                                              .groups = 2,
+                                              .transposed = true}),
+                                     WHET_B)},
         {"softmax", test::op_of(WHET_SOFTMAX, {test::view_of({7, 201}), test::view_of({7, 201})})},
     };
 }
@@ -144,7 +241,8 @@ void run(const Plan& plan, const Buffers& buffers) {
 base::Point random_point(const ScheduleSpace& space, int sketch, std::mt19937& random) {
     base::Point point(static_cast<size_t>(space.knob_count(sketch)));
     for (int knob = 0; knob < space.knob_count(sketch); ++knob)
-        point[knob] = static_cast<int16_t>(random() % static_cast<unsigned>(space.choice_count(sketch, knob)));
+        point[knob] = static_cast<int16_t>(random() %
+                                           static_cast<unsigned>(space.choice_count(sketch, knob)));
     return point;
 }
 
@@ -181,7 +279,8 @@ void check_random_schedules(const whet_op& op, Isa isa) {
             ASSERT_TRUE(proven.has_value()) << proven.error().message;
             Buffers got(op, random, false);
             Buffers expected = got;
-            for (size_t i = 0; i < expected.storage.size(); ++i) expected.pointers[i] = expected.storage[i].data();
+            for (size_t i = 0; i < expected.storage.size(); ++i)
+                expected.pointers[i] = expected.storage[i].data();
             for (size_t i = 0; i < got.storage.size(); ++i) got.pointers[i] = got.storage[i].data();
             reference_consistent(op, expected.pointers.data());
             run(*plan, got);
@@ -205,7 +304,8 @@ TEST_P(PlanOf, HasAReferenceWithinToleranceOfF64) {
     std::vector<int64_t> index(static_cast<size_t>(dst.rank), 0);
     std::vector<std::pair<std::vector<int64_t>, ExactElement>> elements;
     for (bool more = true; more;) {
-        elements.emplace_back(index, reference_exact_element(op, operands.pointers.data(), index.data()));
+        elements.emplace_back(index,
+                              reference_exact_element(op, operands.pointers.data(), index.data()));
         more = false;
         for (int d = dst.rank - 1; d >= 0 && !more; --d) {
             more = ++index[d] < dst.extents[d];
@@ -280,9 +380,8 @@ INSTANTIATE_TEST_SUITE_P(Operations, PlanOf, ::testing::ValuesIn(cases()),
 
 std::vector<Case> cases_that_only_write() {
     std::vector<Case> chosen = cases();
-    std::erase_if(chosen, [](const Case& one) {
-        return one.op.kind == WHET_MATMUL && one.op.beta != 0;
-    });
+    std::erase_if(chosen,
+                  [](const Case& one) { return one.op.kind == WHET_MATMUL && one.op.beta != 0; });
     return chosen;
 }
 INSTANTIATE_TEST_SUITE_P(Operations, PartsOf, ::testing::ValuesIn(cases_that_only_write()),
@@ -311,11 +410,15 @@ Calls run_noting_calls(const Plan& plan) {
         noted_calls().push_back(*static_cast<const TileArgs*>(args));
     });
     run_plan(plan, note.data(), given, scratch.data());
-    return {noted_calls(), {buffers.storage[0].data(), buffers.storage[1].data(), buffers.storage[2].data()}};
+    return {noted_calls(),
+            {buffers.storage[0].data(), buffers.storage[1].data(), buffers.storage[2].data()}};
 }
 
-/// Bytes that each stream of a call's prefetches moves on in its turn; as many a step over all of them.
-int64_t step_of(const TileArgs& call) { return call.ahead_return + (kAheadStreams - 1) * call.ahead_stream; }
+/// Bytes that each stream of a call's prefetches moves on in its turn; as many a step over all of
+/// them.
+int64_t step_of(const TileArgs& call) {
+    return call.ahead_return + (kAheadStreams - 1) * call.ahead_stream;
+}
 
 /// Where the last stream ends, the others having met the next one's beginning on the way.
 const float* end_of_prefetches(const TileArgs& call) {
@@ -331,16 +434,24 @@ TEST(PrefetchAhead, FetchesThePanelThatComesNext) {
         const char* name;
         int64_t m, n, k;
     };
-    const Shape shapes[] = {{"one tile", 3, 200, 600}, {"wide and narrow tiles", 50, 300, 1100}, {"tall", 130, 100, 512}};
+    const Shape shapes[] = {{"one tile", 3, 200, 600},
+                            {"wide and narrow tiles", 50, 300, 1100},
+                            {"tall", 130, 100, 512}};
     for (const Shape& shape : shapes)
         for (int order = 0; order < 6; ++order)
             for (const int row_block : {0, 1, 4})
                 for (const int lane_block : {0, 1, 3}) {
-                    SCOPED_TRACE(std::string(shape.name) + " order " + std::to_string(order) + " blocks " +
-                                 std::to_string(row_block) + "x" + std::to_string(lane_block));
-                    const whet_op op = frozen(test::matmul_op(shape.m, shape.n, shape.k, true), WHET_B);
-                    const Schedule schedule{.vector = Source::frozen, .order = static_cast<LoopOrder>(order), .rows = 8,
-                                            .vectors = 3, .unroll = 4, .prefetch = kScheduleAhead,
+                    SCOPED_TRACE(std::string(shape.name) + " order " + std::to_string(order) +
+                                 " blocks " + std::to_string(row_block) + "x" +
+                                 std::to_string(lane_block));
+                    const whet_op op =
+                        frozen(test::matmul_op(shape.m, shape.n, shape.k, true), WHET_B);
+                    const Schedule schedule{.vector = Source::frozen,
+                                            .order = static_cast<LoopOrder>(order),
+                                            .rows = 8,
+                                            .vectors = 3,
+                                            .unroll = 4,
+                                            .prefetch = kScheduleAhead,
                                             .row_block = static_cast<uint16_t>(row_block),
                                             .lane_block = static_cast<uint16_t>(lane_block)};
                     const auto plan = lower(op, schedule, Isa::avx512);
@@ -349,13 +460,16 @@ TEST(PrefetchAhead, FetchesThePanelThatComesNext) {
                     for (size_t i = 0; i < calls.size();) {
                         size_t end = i;
                         const float* at = calls[i].ahead;
-                        int64_t most = 0;  // what the prefetches can cover: less than a panel in a block cut short
+                        int64_t most = 0;  // what the prefetches can cover: less than a panel in a
+                                           // block cut short
                         for (; end < calls.size() && calls[end].vector == calls[i].vector &&
-                               step_of(calls[end]) == step_of(calls[i]) && std::abs(calls[end].ahead - at) <= 1;
+                               step_of(calls[end]) == step_of(calls[i]) &&
+                               std::abs(calls[end].ahead - at) <= 1;
                              ++end) {
                             at += calls[end].tiles * calls[end].k * step_of(calls[end]) / 4;
                             EXPECT_LE(std::abs(at - end_of_prefetches(calls[end])), 3 * kLine);
-                            most += calls[end].tiles * calls[end].k * plan->nest->contractions[0].most_ahead_step / 4;
+                            most += calls[end].tiles * calls[end].k *
+                                    plan->nest->contractions[0].most_ahead_step / 4;
                         }
                         if (end < calls.size() && step_of(calls[i]) != 0) {
                             EXPECT_EQ(calls[i].ahead, calls[end].vector);
@@ -366,13 +480,17 @@ TEST(PrefetchAhead, FetchesThePanelThatComesNext) {
                 }
 }
 
-/// Rows in place are fetched line by line at a fixed distance; what a call names as next is what the next one reads.
+/// Rows in place are fetched line by line at a fixed distance; what a call names as next is what
+/// the next one reads.
 TEST(PrefetchAhead, TransposedRowsNameTheNextOnes) {
     for (const int order : {0, 1, 4})
         for (const int lane_block : {0, 1, 3}) {
             const whet_op op = test::matmul_op(20, 160, 1100, true);
-            const Schedule schedule{.order = static_cast<LoopOrder>(order), .rows = 20, .unroll = 4,
-                                    .prefetch = kScheduleAhead, .lane_block = static_cast<uint16_t>(lane_block)};
+            const Schedule schedule{.order = static_cast<LoopOrder>(order),
+                                    .rows = 20,
+                                    .unroll = 4,
+                                    .prefetch = kScheduleAhead,
+                                    .lane_block = static_cast<uint16_t>(lane_block)};
             SCOPED_TRACE(schedule.print());
             Schedule packed = schedule;
             packed.scalar = Source::packed;  // 20 rows have no pointers of their own
@@ -380,18 +498,24 @@ TEST(PrefetchAhead, TransposedRowsNameTheNextOnes) {
             ASSERT_TRUE(plan.has_value()) << plan.error().message;
             const std::vector<TileArgs> calls = run_noting_calls(*plan).args;
             ASSERT_EQ(calls.size(), 10u * 3);
-            for (size_t i = 0; i + 1 < calls.size(); ++i) EXPECT_EQ(calls[i].ahead, calls[i + 1].vector);
+            for (size_t i = 0; i + 1 < calls.size(); ++i)
+                EXPECT_EQ(calls[i].ahead, calls[i + 1].vector);
         }
 }
 
-/// While the row tiles of a lane block read its copy, they fetch all rows of the next one's, in order.
+/// While the row tiles of a lane block read its copy, they fetch all rows of the next one's, in
+/// order.
 TEST(PrefetchAhead, ReadersOfAFusedOperandFetchTheNextRows) {
     for (const int64_t k : {int64_t{512}, int64_t{1100}})
         for (const int row_block : {0, 2})
             for (const int lane_block : {1, 2}) {
                 const whet_op op = test::matmul_op(50, 288, k, true);
-                const Schedule schedule{.vector = Source::fused, .rows = 8, .vectors = 3, .unroll = 4,
-                                        .prefetch = kScheduleAhead, .row_block = static_cast<uint16_t>(row_block),
+                const Schedule schedule{.vector = Source::fused,
+                                        .rows = 8,
+                                        .vectors = 3,
+                                        .unroll = 4,
+                                        .prefetch = kScheduleAhead,
+                                        .row_block = static_cast<uint16_t>(row_block),
                                         .lane_block = static_cast<uint16_t>(lane_block)};
                 SCOPED_TRACE(schedule.print());
                 const auto plan = lower(op, schedule, Isa::avx512);
@@ -405,7 +529,8 @@ TEST(PrefetchAhead, ReadersOfAFusedOperandFetchTheNextRows) {
                     if (call.panel != nullptr) {  // a first reader: its own rows, line by line
                         const int64_t at = call.vector - first;
                         if (at % block == 0 && at > 0) {
-                            EXPECT_GE(fetched, at + std::min(block, 288 * k - at) - 16) << "before lane block " << at / block;
+                            EXPECT_GE(fetched, at + std::min(block, 288 * k - at) - 16)
+                                << "before lane block " << at / block;
                             ++blocks;
                         }
                         continue;
@@ -424,13 +549,18 @@ TEST(PrefetchAhead, ReadersOfAFusedOperandFetchTheNextRows) {
 /// What a broken lowering might give, one change each.
 TEST(AddressProof, RefusesTamperedNests) {
     const whet_op product = test::matmul_op(13, 70, 600, true);
-    const whet_op conv = test::conv_op({.batch = 2, .in = 5, .out = 6, .rows = 9, .columns = 8, .kernel = 3, .padding = 1});
+    const whet_op conv = test::conv_op(
+        {.batch = 2, .in = 5, .out = 6, .rows = 9, .columns = 8, .kernel = 3, .padding = 1});
     const whet_op transposed = test::matmul_op(13, 64, 600, true);
     Schedule packed{.vector = Source::packed, .rows = 4, .vectors = 2, .lane_block = 1};
     Schedule in_registers{.rows = 5};
     Schedule fused{.vector = Source::fused, .rows = 4, .vectors = 2, .lane_block = 1};
-    Schedule pixels{.structure = Structure::pixels, .scalar = Source::packed, .vector = Source::packed, .rows = 3,
-                    .vectors = 1, .outer_block = 4};
+    Schedule pixels{.structure = Structure::pixels,
+                    .scalar = Source::packed,
+                    .vector = Source::packed,
+                    .rows = 3,
+                    .vectors = 1,
+                    .outer_block = 4};
     struct Change {
         const char* name;
         const whet_op* op;
@@ -438,21 +568,32 @@ TEST(AddressProof, RefusesTamperedNests) {
         void (*change)(Plan&, Nest&);
     };
     const Change changes[] = {
-        {"a lane too many", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].lanes += 1; }},
-        {"a row too few", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].row_tiles -= 1; }},
-        {"a channel too many", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].channels += 1; }},
-        {"rows that overlap", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].dst_row -= 1; }},
-        {"a shifted operand", &product, &packed, [](Plan&, Nest& n) { n.contractions[0].scalar.base = -1; }},
+        {"a lane too many", &product, &packed,
+         [](Plan&, Nest& n) { n.contractions[0].lanes += 1; }},
+        {"a row too few", &product, &packed,
+         [](Plan&, Nest& n) { n.contractions[0].row_tiles -= 1; }},
+        {"a channel too many", &product, &packed,
+         [](Plan&, Nest& n) { n.contractions[0].channels += 1; }},
+        {"rows that overlap", &product, &packed,
+         [](Plan&, Nest& n) { n.contractions[0].dst_row -= 1; }},
+        {"a shifted operand", &product, &packed,
+         [](Plan&, Nest& n) { n.contractions[0].scalar.base = -1; }},
         {"short scratch", &product, &packed, [](Plan& p, Nest&) { p.private_bytes -= 64; }},
-        {"a row past the operand", &transposed, &in_registers, [](Plan&, Nest& n) { n.contractions[0].lanes += 1; }},
-        {"less than a vector of rows", &transposed, &in_registers, [](Plan&, Nest& n) { n.contractions[0].lanes = 7; }},
-        {"rows too far apart", &transposed, &in_registers, [](Plan&, Nest& n) { n.contractions[0].vector.axis_stride += 1; }},
-        {"a part of a group of steps", &transposed, &in_registers, [](Plan&, Nest& n) { n.contractions[0].channels -= 1; }},
+        {"a row past the operand", &transposed, &in_registers,
+         [](Plan&, Nest& n) { n.contractions[0].lanes += 1; }},
+        {"less than a vector of rows", &transposed, &in_registers,
+         [](Plan&, Nest& n) { n.contractions[0].lanes = 7; }},
+        {"rows too far apart", &transposed, &in_registers,
+         [](Plan&, Nest& n) { n.contractions[0].vector.axis_stride += 1; }},
+        {"a part of a group of steps", &transposed, &in_registers,
+         [](Plan&, Nest& n) { n.contractions[0].channels -= 1; }},
         {"short panels", &transposed, &fused, [](Plan& p, Nest&) { p.private_bytes -= 64; }},
-        {"rows past the operand", &transposed, &fused, [](Plan&, Nest& n) { n.contractions[0].vector.base += 1; }},
+        {"rows past the operand", &transposed, &fused,
+         [](Plan&, Nest& n) { n.contractions[0].vector.base += 1; }},
         {"a tap past the image", &conv, &pixels,
          [](Plan&, Nest& n) { n.contractions[0].vector.tap_offsets.back() += 64; }},
-        {"a tap table cut short", &conv, &pixels, [](Plan&, Nest& n) { n.contractions[0].tap_table[0][0].pop_back(); }},
+        {"a tap table cut short", &conv, &pixels,
+         [](Plan&, Nest& n) { n.contractions[0].tap_table[0][0].pop_back(); }},
         {"a column too many", &conv, &pixels, [](Plan&, Nest& n) { n.unpack.columns += 1; }},
         {"an image too large", &conv, &pixels, [](Plan&, Nest& n) { n.image.plane_rows += 8; }},
     };
@@ -476,7 +617,8 @@ TEST(ScheduleText, ComesBackFromEveryPointOfTheSpace) {
     const auto space = make_space(test::matmul_op(32, 384, 1536), machine);
     std::mt19937 random(3);
     for (int i = 0; i < 500; ++i) {
-        const int sketch = static_cast<int>(random() % static_cast<unsigned>(space->sketch_count()));
+        const int sketch =
+            static_cast<int>(random() % static_cast<unsigned>(space->sketch_count()));
         const Schedule schedule = space->schedule_at(sketch, random_point(*space, sketch, random));
         const auto parsed = Schedule::parse(schedule.print());
         ASSERT_TRUE(parsed.has_value()) << parsed.error().message;
@@ -488,8 +630,9 @@ TEST(ScheduleText, ComesBackFromEveryPointOfTheSpace) {
 TEST(ScheduleText, RefusesWhatItDoesNotKnow) {
     const std::string good = Schedule{}.print();
     ASSERT_TRUE(Schedule::parse(good).has_value());
-    for (const std::string& bad : {std::string(), good + " more=1", std::string("matmul"), good.substr(0, good.size() - 2),
-                                   "fish" + good.substr(6), good + "x"}) {
+    for (const std::string& bad :
+         {std::string(), good + " more=1", std::string("matmul"), good.substr(0, good.size() - 2),
+          "fish" + good.substr(6), good + "x"}) {
         const auto parsed = Schedule::parse(bad);
         ASSERT_FALSE(parsed.has_value()) << bad;
         EXPECT_EQ(parsed.error().code, base::Code::invalid_argument);
@@ -504,7 +647,8 @@ TEST(AnalyticalDraft, RanksDistinctLegalSchedulesBestFirst) {
     const auto space = make_space(op, machine);
     const auto draft = analytical_draft(*space, 50, nullptr, nullptr);
     ASSERT_EQ(draft.size(), 50u);
-    for (const Schedule& schedule : draft) EXPECT_TRUE(check_schedule(op, schedule, Isa::avx512).has_value());
+    for (const Schedule& schedule : draft)
+        EXPECT_TRUE(check_schedule(op, schedule, Isa::avx512).has_value());
 }
 
 }  // namespace

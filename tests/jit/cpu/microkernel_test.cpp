@@ -58,7 +58,9 @@ public:
     }
     void set_result(const std::vector<float>& values) {
         std::copy_n(values.begin(), dst_->size(), dst_->data());
-        if (panel_) std::copy(values.begin() + static_cast<std::ptrdiff_t>(dst_->size()), values.end(), panel_->data());
+        if (panel_)
+            std::copy(values.begin() + static_cast<std::ptrdiff_t>(dst_->size()), values.end(),
+                      panel_->data());
     }
 
 private:
@@ -219,7 +221,8 @@ TEST_P(Tiles, PrefetchesAheadChangeNothing) {
     const bool wide = GetParam() == Isa::avx512;
     for (const PrefetchAhead ahead : {kAheadLine, kAheadRow}) {
         for (int vectors = 1; vectors <= 4; ++vectors) {
-            for (const int rows : {1, 3, wide ? 24 / vectors : 12 / vectors, wide ? 28 / vectors : 2}) {
+            for (const int rows :
+                 {1, 3, wide ? 24 / vectors : 12 / vectors, wide ? 28 / vectors : 2}) {
                 MicrokernelSpec spec = {.isa = GetParam(),
                                         .rows = static_cast<uint8_t>(rows),
                                         .vectors = static_cast<uint8_t>(vectors),
@@ -235,25 +238,28 @@ TEST_P(Tiles, PrefetchesAheadChangeNothing) {
             }
         }
     }
-    MicrokernelSpec strided = {.isa = GetParam(), .vector = VectorForm::strided, .prefetch = kAheadLine};
+    MicrokernelSpec strided = {
+        .isa = GetParam(), .vector = VectorForm::strided, .prefetch = kAheadLine};
     EXPECT_FALSE(strided.check());
     MicrokernelSpec taps = {.isa = GetParam(), .taps = 1, .prefetch = kAheadRow};
     EXPECT_FALSE(taps.check());
 }
 
-/// Every tile whose vector operand is transposed in registers, with and without prefetches: all remainders of a
-/// line, reductions shorter and longer than what is prefetched.
+/// Every tile whose vector operand is transposed in registers, with and without prefetches: all
+/// remainders of a line, reductions shorter and longer than what is prefetched.
 TEST_P(Tiles, EveryTransposedTile) {
     int tiles = 0;
     for (int rows = 1; rows <= 28; ++rows) {
-        for (const ScalarForm scalar : {ScalarForm::rows_strided, ScalarForm::packed, ScalarForm::general}) {
-            MicrokernelSpec spec = {.isa = GetParam(),
-                                    .rows = static_cast<uint8_t>(rows),
-                                    .unroll = kTransposedUnroll,
-                                    .scalar = scalar,
-                                    .vector = VectorForm::transposed,
-                                    .epilogue = static_cast<Epilogue>(rows % 2),
-                                    .prefetch = static_cast<uint8_t>(rows % 3 == 0 ? 0 : kAheadLine)};
+        for (const ScalarForm scalar :
+             {ScalarForm::rows_strided, ScalarForm::packed, ScalarForm::general}) {
+            MicrokernelSpec spec = {
+                .isa = GetParam(),
+                .rows = static_cast<uint8_t>(rows),
+                .unroll = kTransposedUnroll,
+                .scalar = scalar,
+                .vector = VectorForm::transposed,
+                .epilogue = static_cast<Epilogue>(rows % 2),
+                .prefetch = static_cast<uint8_t>(rows % 3 == 0 ? 0 : kAheadLine)};
             for (spec.packs = 0; spec.packs < 2; ++spec.packs) {
                 if (!spec.check()) continue;
                 expect_equal(spec, 12);
