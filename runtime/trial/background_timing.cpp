@@ -52,6 +52,36 @@ size_t operand_bytes(const whet_view& view) {
     return (bytes + 4095) / 4096 * 4096 + kLayoutSlack;
 }
 
+/// What a contest takes, in bytes.
+struct Sizes {
+    size_t operands[WHET_MAX_OPERANDS] = {};
+    size_t packs[WHET_MAX_OPERANDS] = {};  ///< of one packed copy; 0: does not come packed
+    size_t copies = 0;                     ///< of the weights, and of their packs
+    size_t total = 0, packed = 0;          ///< all operands and scratch; all packed copies
+};
+
+Sizes sizes_of(const whet_op& op, const Record& record, size_t cold_bytes, size_t most_bytes) {
+    const auto pages = [](size_t bytes) { return (bytes + 4095) / 4096 * 4096; };
+    Sizes sizes;
+    for (uint32_t i = 0; i < op.operand_count; ++i) {
+        sizes.total += sizes.operands[i] = operand_bytes(op.operands[i]);
+        if (record.pack_mask >> i & 1) sizes.packs[i] = pages(record.plan.frozen[i].bytes);
+        if (i != WHET_B) sizes.packed += sizes.packs[i];
+    }
+    sizes.total += pages(record.scratch_bytes);
+    if (op.operand_count <= WHET_B) return sizes;
+    // Weights larger than the caches are cold by themselves.
+    const size_t weights = sizes.operands[WHET_B], pack = sizes.packs[WHET_B];
+    const size_t least = weights > 2 * cold_bytes ? 1 : 2;
+    sizes.copies =
+        std::clamp<size_t>(cold_bytes / std::max<size_t>(weights, 1) + 1, least, kMostCopies);
+    while (sizes.copies > least && sizes.total + sizes.copies * (weights + pack) > most_bytes)
+        --sizes.copies;
+    sizes.total += (sizes.copies - 1) * weights;
+    sizes.packed += sizes.copies * pack;
+    return sizes;
+}
+
 /// Cheap values in [-1, 1), never denormal.
 void fill(float* data, size_t count) {
     uint32_t state = 12345;
@@ -222,36 +252,17 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
     static const bool registered = std::atexit(wait_for_original) == 0;
     if (!registered) original = nullptr;
     Contest contest{op, original, context, record, {}, {}, {}, {}, nullptr, {0, 0}};
-    size_t sizes[WHET_MAX_OPERANDS] = {}, total = 0;
-    for (uint32_t i = 0; i < op.operand_count; ++i)
-        total += sizes[i] = operand_bytes(op.operands[i]);
-    const bool packs_weights = record.pack_mask >> WHET_B & 1;
-    const size_t pack_bytes =
-        packs_weights ? (record.plan.frozen[WHET_B].bytes + 4095) / 4096 * 4096 : 0;
-    size_t copies = 0, packed = 0;
-    if (op.operand_count > WHET_B) {
-        // Weights larger than the caches are cold by themselves.
-        const size_t least = sizes[WHET_B] > 2 * cold_bytes ? 1 : 2;
-        copies = std::clamp<size_t>(cold_bytes / std::max<size_t>(sizes[WHET_B], 1) + 1, least,
-                                    kMostCopies);
-        while (copies > least && total + copies * (sizes[WHET_B] + pack_bytes) > most_bytes) --copies;
-        total += (copies - 1) * sizes[WHET_B];
-        packed += copies * pack_bytes;
-    }
-    for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
-        if (i != WHET_B && (record.pack_mask >> i & 1))
-            packed += (record.plan.frozen[i].bytes + 4095) / 4096 * 4096;
-    }
-    total += (record.scratch_bytes + 4095) / 4096 * 4096;
-    if (total + packed > most_bytes) {
+    const Sizes sizes = sizes_of(op, record, cold_bytes, most_bytes);
+    const size_t copies = sizes.copies;
+    if (sizes.total + sizes.packed > most_bytes) {
         return base::make_error(base::Code::out_of_budget,
-                                "trial operands need %zu bytes, %zu are allowed", total + packed,
-                                most_bytes);
+                                "trial operands need %zu bytes, %zu are allowed",
+                                sizes.total + sizes.packed, most_bytes);
     }
-    WHET_TRY(std::byte * at, memory_of(operands_, total, false));
+    WHET_TRY(std::byte * at, memory_of(operands_, sizes.total, false));
     std::byte* packed_at = nullptr;
-    if (packed > 0) {
-        WHET_TRY(packed_at, memory_of(packed_, packed, true));
+    if (sizes.packed > 0) {
+        WHET_TRY(packed_at, memory_of(packed_, sizes.packed, true));
     }
     const auto take = [&at](size_t bytes) { return std::exchange(at, at + bytes); };
     const auto take_packed = [&packed_at](size_t bytes) {
@@ -259,22 +270,22 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
     };
     for (uint32_t i = 0; i < op.operand_count; ++i) {
         if (i == WHET_B && copies > 0) continue;
-        contest.blocks[i] = take(sizes[i]);
-        fill(reinterpret_cast<float*>(contest.blocks[i]), sizes[i] / sizeof(float));
+        contest.blocks[i] = take(sizes.operands[i]);
+        fill(reinterpret_cast<float*>(contest.blocks[i]), sizes.operands[i] / sizeof(float));
     }
     contest.lay_out(0);
     for (size_t copy = 0; copy < copies; ++copy) {
         void* const weights =
-            take(sizes[WHET_B]) + page_offset(static_cast<int>(copy) % kLayouts, WHET_B);
+            take(sizes.operands[WHET_B]) + page_offset(static_cast<int>(copy) % kLayouts, WHET_B);
         fill(static_cast<float*>(weights), static_cast<size_t>(element_span(op.operands[WHET_B])));
         contest.weights.push_back(weights);
-        if (!packs_weights) continue;
-        contest.packed.push_back(take_packed(pack_bytes));
+        if (sizes.packs[WHET_B] == 0) continue;
+        contest.packed.push_back(take_packed(sizes.packs[WHET_B]));
         jit::pack_frozen(record.plan, WHET_B, weights, const_cast<void*>(contest.packed.back()));
     }
     for (int i = 1; i < WHET_MAX_OPERANDS; ++i) {
-        if (i == WHET_B || !(record.pack_mask >> i & 1)) continue;
-        void* const copy = take_packed((record.plan.frozen[i].bytes + 4095) / 4096 * 4096);
+        if (i == WHET_B || sizes.packs[i] == 0) continue;
+        void* const copy = take_packed(sizes.packs[i]);
         jit::pack_frozen(record.plan, i, contest.operands[i], copy);
         contest.packed_other[i] = copy;
     }
