@@ -18,7 +18,7 @@ def main():
         environment = {name: value for name, value in os.environ.items() if not name.startswith("WHET_")}
         environment.update(OPENBLAS_NUM_THREADS="1", WHET_STORE="none")
         subprocess.run([program, "1"], env=environment, check=True)
-        for force, count in (("original", 1), ("whet", int(rounds))):
+        for force, count in (("original", int(rounds)), ("whet", int(rounds))):
             environment.update(WHET_FORCE=force, WHET_BUDGET_CPU="1")
             subprocess.run([whet, "run", "--json", report, "--", program, str(count)], env=environment, check=True)
             with open(report, encoding="utf-8") as file:
