@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
+#include <system_error>
 
 namespace whet::base {
 namespace {
@@ -123,6 +125,13 @@ void read_store(Reader& reader, Options& options) {
         options.store_path.clear();
     else
         options.store_path = value;
+}
+
+void make_absolute(std::string& path) {
+    std::error_code code;
+    if (path.empty() || path.front() == '/') return;
+    const std::filesystem::path folder = std::filesystem::current_path(code);
+    if (!code) path = (folder / path).string();
 }
 
 /// Budgets: everything whose name begins with WHET_BUDGET_.
@@ -244,6 +253,8 @@ Options load_options(const char* const* environment, std::vector<std::string>& w
         options.control_path.clear();
         options.store_path.clear();
     }
+    // The helper's working folder is another, and the program may change its own.
+    for (std::string* const path : {&options.store_path, &options.dump_directory}) make_absolute(*path);
     return options;
 }
 

@@ -113,14 +113,14 @@ struct Options {
     std::int64_t budget_code_bytes = 16ll << 20;
     std::optional<std::int64_t> budget_packed_bytes;
     std::int64_t budget_sites = 4096;
-    std::string store_path;  ///< empty: no store
+    std::string store_path;  ///< absolute; empty: no store
     std::string policy = "auto";
     std::string force;
     bool test_hooks = false;
     std::uint64_t seed = 0;
     std::string log;
     std::string log_file;
-    std::string dump_directory;
+    std::string dump_directory;  ///< absolute; empty: none
     bool perf = false;
     std::string control_path;
 };

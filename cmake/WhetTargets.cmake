@@ -128,6 +128,34 @@ function(whet_add_shared name)
     install(TARGETS ${name} EXPORT whetTargets LIBRARY DESTINATION "${destination}")
 endfunction()
 
+# whet_add_identity(NAME TARGETS target... [FILES file...])
+# The static library NAME defines the C string NAME: sixteen hexadecimal digits over the text of all sources of the
+# targets and the files. It changes only when one of them does, and needs no version control.
+function(whet_add_identity name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "TARGETS;FILES")
+    set(files ${arg_FILES})
+    foreach(target IN LISTS arg_TARGETS)
+        get_target_property(sources ${target} SOURCES)
+        get_target_property(directory ${target} SOURCE_DIR)
+        foreach(source IN LISTS sources)
+            cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${directory}" NORMALIZE)
+            list(APPEND files "${source}")
+        endforeach()
+    endforeach()
+    list(SORT files)
+    list(REMOVE_DUPLICATES files)
+    set(list "${CMAKE_CURRENT_BINARY_DIR}/${name}_files.cmake")
+    set(source "${CMAKE_CURRENT_BINARY_DIR}/${name}.cpp")
+    file(CONFIGURE OUTPUT "${list}" CONTENT "set(files [==[${files}]==])\n")
+    add_custom_command(OUTPUT "${source}"
+        COMMAND "${CMAKE_COMMAND}" "-DFILES=${list}" "-DOUTPUT=${source}" -DNAME=${name} "-DROOT=${PROJECT_SOURCE_DIR}"
+            -P "${PROJECT_SOURCE_DIR}/cmake/WhetIdentity.cmake"
+        DEPENDS ${files} "${list}" "${PROJECT_SOURCE_DIR}/cmake/WhetIdentity.cmake"
+        COMMENT "Reading the sources behind ${name}" VERBATIM)
+    add_library(${name} STATIC "${source}")
+    target_link_libraries(${name} PRIVATE whet_flags)
+endfunction()
+
 # whet_add_executable(NAME [PRIVATE_EXECUTABLE] SOURCES file... [DEPENDS target...])
 # An executable in bin/ (PRIVATE_EXECUTABLE: lib/whet/).
 function(whet_add_executable name)

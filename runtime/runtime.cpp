@@ -3,15 +3,19 @@
 #include "runtime/runtime.hpp"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <pthread.h>
 #include <sys/auxv.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "base/host.hpp"
 #include "base/log.hpp"
-#include "runtime/forge/client.hpp"
+#include "runtime/forge/orphans.hpp"
 #include "runtime/tuner/tuner.hpp"
 #include "runtime/usable_options.hpp"
 
@@ -34,15 +38,30 @@ jit::Isa usable_isa(base::IsaLimit limit) {
     return features.avx2_fma ? jit::Isa::avx2 : jit::Isa::portable;
 }
 
+/// The budget without which no plan can serve and that is 0, or null.
+const char* budget_of_nothing(const base::Options& options) {
+    if (options.budget_cpu && *options.budget_cpu <= 0) return "WHET_BUDGET_CPU=0";
+    if (options.budget_seconds <= 0) return "WHET_BUDGET_SECONDS=0";
+    if (options.budget_memory_bytes && *options.budget_memory_bytes <= 0)
+        return "WHET_BUDGET_MEMORY=0";
+    if (options.budget_code_bytes <= 0) return "WHET_BUDGET_CODE=0";
+    return nullptr;
+}
+
+bool has_store(const base::Options& options) {
+    return !options.store_path.empty() && ::access(options.store_path.c_str(), F_OK) == 0;
+}
+
 /// Why nothing may be tuned in this process, or "".
 std::string reason_untuned(const base::Options& options, jit::Isa isa) {
     if (!options.enable) return "WHET_ENABLE=0";
-    if (options.tune == base::Tune::off && options.store_path.empty())
+    if (const char* const budget = budget_of_nothing(options)) return budget;
+    if (options.tune == base::Tune::off && !has_store(options))
         return "WHET_TUNE=off and no store";
+    if (options.budget_trials <= 0 && !has_store(options))
+        return "WHET_BUDGET_TRIALS=0 and no store";
     if (options.forge == base::ForgeMode::off) return "WHET_FORGE=off";
     if (options.numerics == base::Numerics::strict) return "WHET_NUMERICS=strict";
-    if (options.budget_cpu && *options.budget_cpu <= 0) return "WHET_BUDGET_CPU=0";
-    if (options.budget_seconds <= 0) return "WHET_BUDGET_SECONDS=0";
     if (::getauxval(AT_SECURE)) return "a setuid program";
     if (isa == jit::Isa::portable && options.isa != base::IsaLimit::portable)
         return "a CPU without AVX2 and FMA";
@@ -55,7 +74,7 @@ std::string reason_untuned(const base::Options& options, jit::Isa isa) {
 void before_fork() {
     Runtime* const r = runtime_if_made();
     if (!r) return;
-    forge::before_fork_of_host();
+    forge::note_reaping();
     r->sites.mutex().lock();
     r->frozen.mutex().lock();
     r->frozen.ranges_mutex().lock();
@@ -92,11 +111,12 @@ void make_runtime() {
     } else {
         warnings.push_back("WHET_LOG is ignored: " + settings.error().message);
     }
-    const bool silent = options.budget_cpu && *options.budget_cpu <= 0;
+    const bool silent = budget_of_nothing(options) != nullptr;
     for (const auto& warning : warnings) {
         if (!silent) base::log_event(base::Level::warning, "env", warning, {});
     }
     auto* const r = new Runtime(options);
+    forge::note_reaping();
     ::pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     the_runtime.store(r, std::memory_order_release);
     // The parent's last look: what the program did until its end. A program that is killed leaves
@@ -138,10 +158,27 @@ Runtime* runtime_if_made() noexcept { return the_runtime.load(std::memory_order_
 
 std::string helper_directory() {
     Dl_info info{};
-    if (!::dladdr(reinterpret_cast<void*>(&whet_site_call), &info) || !info.dli_fname) return "";
-    std::string path = info.dli_fname;
-    const size_t slash = path.rfind('/');
-    return slash == std::string::npos ? "" : path.substr(0, slash) + "/whet";
+    link_map* map = nullptr;
+    if (!::dladdr1(reinterpret_cast<void*>(&whet_site_call), &info, reinterpret_cast<void**>(&map),
+                   RTLD_DL_LINKMAP) ||
+        !map) {
+        return "";
+    }
+    // The loader has noted the folder when it opened the library: the name may be a relative path,
+    // and the program may have changed its folder since. It has not for the program itself, where
+    // a static Whet would be.
+    std::string folder;
+    if (map->l_name && *map->l_name) {
+        folder.resize(std::strlen(map->l_name) + PATH_MAX + 1);
+        if (::dlinfo(map, RTLD_DI_ORIGIN, folder.data()) != 0) return "";
+        folder.resize(std::strlen(folder.c_str()));
+    } else {
+        folder.resize(PATH_MAX);
+        const ssize_t bytes = ::readlink("/proc/self/exe", folder.data(), folder.size());
+        folder.resize(bytes > 0 ? static_cast<size_t>(bytes) : 0);
+        folder.resize(std::min(folder.rfind('/'), folder.size()));
+    }
+    return folder.empty() ? "" : folder + "/whet";
 }
 
 }  // namespace whet::runtime

@@ -33,8 +33,8 @@ struct Runtime {
     Tuner* tuner = nullptr;
     std::atomic<bool> enabled{true}, paused{false}, pinned{false};
     std::atomic<uint64_t> bypassed[WHET_BYPASS_FULL + 1] = {};  ///< calls, by whet_bypass
-    bool may_tune = false;  ///< false: WHET_TUNE=off, budget 0, setuid, no usable CPU ...: the
-                            ///< tuner is never started
+    bool may_tune = false;  ///< false: a budget of 0, nothing to take from a store, setuid, no
+                            ///< usable CPU ...: the tuner is never started
     std::string untuned_reason;
 
     explicit Runtime(const base::Options& given);

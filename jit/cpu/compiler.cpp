@@ -52,6 +52,8 @@ private:
 
 }  // namespace
 
+std::string_view generator_identity() noexcept { return whet_generator_identity; }
+
 base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directory, Fatal fatal) {
     const std::string path = directory + "/" + kLlvmLibrary;
     // Never closed: LLVM keeps destructors and thread-local state that do not survive it.
@@ -64,9 +66,13 @@ base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directo
     const auto get_api =
         reinterpret_cast<const whet_llvm_api* (*)()>(dlsym(library, kLlvmApiSymbol));
     const whet_llvm_api* api = get_api != nullptr ? get_api() : nullptr;
-    if (api == nullptr || api->version != kLlvmApiVersion || api->generator != kGeneratorVersion) {
-        return base::make_error(base::Code::io_error, "%s is of another version of whet",
-                                path.c_str());
+    const char* const build =
+        api != nullptr && api->version == kLlvmApiVersion ? api->build : "before build numbers";
+    if (generator_identity() != build) {
+        return base::make_error(base::Code::io_error,
+                                "%s: got generator %s, expected %s: install the libraries of one "
+                                "build",
+                                path.c_str(), build, whet_generator_identity);
     }
     if (fatal == Fatal::park) api->park_on_fatal_error();
     void* session = api->open();

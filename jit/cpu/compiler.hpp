@@ -6,11 +6,16 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/status.hpp"
 #include "jit/microkernel.hpp"
 
 namespace whet::jit::cpu {
+
+/// Sixteen digits over the sources of the code generator and of the microkernels' form: blobs and
+/// libraries of another build are told by it.
+std::string_view generator_identity() noexcept;
 
 /// What the static check of one blob found (design: no branch on data, no stack in the inner loop,
 /// allowed opcodes).
@@ -40,7 +45,7 @@ enum class Fatal {
 };
 
 /// Opens the library beside `directory` (the folder of the calling library). io_error when it is
-/// missing. `fatal` holds for the process: `park`, once asked for, stays.
+/// missing or of another build. `fatal` holds for the process: `park`, once asked for, stays.
 base::Result<std::unique_ptr<Compiler>> open_compiler(const std::string& directory,
                                                       Fatal fatal = Fatal::exit);
 

@@ -26,6 +26,7 @@ struct whet_llvm_answer {
 struct whet_llvm_api {
     uint32_t version;    ///< kLlvmApiVersion
     uint32_t generator;  ///< kGeneratorVersion the library was built with
+    const char* build;   ///< generator_identity() of the library; not before version 2
     void* (*open)();
     void (*close)(void* session);
     void (*compile)(void* session, const char* spec, whet_llvm_answer* answer);
@@ -36,13 +37,16 @@ struct whet_llvm_api {
     void (*park_on_fatal_error)();  ///< from now on, for the process: see Fatal in compiler.hpp
 };
 
+/// What the code generator was made of, as this side knows it (whet_add_identity).
+extern const char whet_generator_identity[17];
+
 /// The one exported symbol.
 const whet_llvm_api* whet_llvm_api_v1();
 }
 
 namespace whet::jit::cpu {
 
-inline constexpr uint32_t kLlvmApiVersion = 1;
+inline constexpr uint32_t kLlvmApiVersion = 2;
 inline constexpr const char* kLlvmApiSymbol = "whet_llvm_api_v1";
 inline constexpr const char* kLlvmLibrary = "libwhet_llvm.so";
 

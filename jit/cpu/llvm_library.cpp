@@ -98,7 +98,8 @@ void park_on_fatal_error() {
 extern "C" __attribute__((visibility("default"))) const whet_llvm_api* whet_llvm_api_v1() {
     using namespace whet::jit;
     static const whet_llvm_api table = {
-        cpu::kLlvmApiVersion, kGeneratorVersion, cpu::open_session, cpu::close_session,
-        cpu::compile,         cpu::check,        cpu::release,      cpu::park_on_fatal_error};
+        cpu::kLlvmApiVersion, kGeneratorVersion,  whet_generator_identity,
+        cpu::open_session,    cpu::close_session, cpu::compile,
+        cpu::check,           cpu::release,       cpu::park_on_fatal_error};
     return &table;
 }

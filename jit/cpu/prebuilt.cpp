@@ -12,17 +12,21 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <string_view>
+
+#include "jit/cpu/compiler.hpp"
 
 namespace whet::jit::cpu {
 namespace {
 
-constexpr char kMagic[8] = {'W', 'H', 'E', 'T', 'M', 'K', '0', '1'};
+constexpr char kMagic[8] = {'W', 'H', 'E', 'T', 'M', 'K', '0', '2'};
 constexpr std::size_t kBlobAlignment = 64;
 
 struct Header {
     char magic[8];
-    uint32_t generator;
+    char generator[24];  ///< generator_identity(), zeros behind it
     uint32_t count;
+    uint32_t zero;
     uint64_t file_bytes;
     uint64_t checksum;  ///< of everything behind the header
 };
@@ -84,10 +88,16 @@ base::Result<Prebuilt> Prebuilt::open(const std::string& path) {
     const uint8_t* bytes = prebuilt.mapping_->bytes;
     Header header;
     std::memcpy(&header, bytes, sizeof header);
-    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0 ||
-        header.generator != kGeneratorVersion) {
-        return base::make_error(base::Code::io_error, "%s is not a file of generator version %u",
-                                path.c_str(), kGeneratorVersion);
+    if (std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
+        return base::make_error(base::Code::io_error, "%s is no file of microkernels of this version",
+                                path.c_str());
+    const std::string_view generator(header.generator,
+                                     strnlen(header.generator, sizeof header.generator));
+    if (generator != generator_identity()) {
+        return base::make_error(base::Code::io_error,
+                                "%s: got generator %.*s, expected %s: install the files of one build",
+                                path.c_str(), static_cast<int>(generator.size()), generator.data(),
+                                std::string(generator_identity()).c_str());
     }
     if (header.file_bytes != size ||
         !inside(sizeof header, uint64_t{header.count} * sizeof(Entry), size) ||
@@ -153,7 +163,7 @@ base::Result<void> write_prebuilt(const std::string& path, std::vector<Blob> blo
         std::memcpy(bytes.data() + sizeof(Header), entries.data(), entries.size() * sizeof(Entry));
     Header header = {};
     std::memcpy(header.magic, kMagic, sizeof kMagic);
-    header.generator = kGeneratorVersion;
+    generator_identity().copy(header.generator, sizeof header.generator);
     header.count = static_cast<uint32_t>(sorted.size());
     header.file_bytes = bytes.size();
     header.checksum = checksum_of(bytes.data() + sizeof header, bytes.size() - sizeof header);

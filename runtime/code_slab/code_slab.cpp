@@ -12,7 +12,6 @@
 #include <new>
 
 #include "base/hash.hpp"
-#include "base/log.hpp"
 
 namespace whet::runtime {
 namespace {
@@ -21,6 +20,7 @@ using base::Code;
 using base::make_error;
 
 constexpr size_t kAlignment = 64;           // bytes: a cache line, what blobs expect
+constexpr size_t kPageBytes = 4096;
 constexpr size_t kChunkBytes = 256 * 1024;  // bytes mapped at a time: a few dozen microkernels
 
 size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
@@ -67,7 +67,7 @@ base::Result<uint8_t*> CodeSlab::place(const uint8_t* bytes, size_t size) {
 }
 
 base::Result<void> CodeSlab::open_chunk(size_t least_bytes) {
-    const size_t bytes = round_up(std::max(least_bytes, kChunkBytes), 4096);
+    const size_t bytes = round_up(std::max(least_bytes, kChunkBytes), kPageBytes);
     const int file = ::memfd_create("whet-code", MFD_CLOEXEC);
     if (file < 0) return make_error(Code::unsupported, "no memory file: %s", std::strerror(errno));
     void* writable = MAP_FAILED;
@@ -91,20 +91,34 @@ base::Result<void> CodeSlab::open_chunk(size_t least_bytes) {
     return {};
 }
 
+bool CodeSlab::available() {
+    std::lock_guard lock(mutex_);
+    if (!denied_ && !dual_failed_ && chunk_bytes_ == 0 && !open_chunk(kChunkBytes))
+        dual_failed_ = true;
+    if (!denied_ && dual_failed_) {
+        constexpr uint8_t kReturn = 0xc3;
+        if (auto page = map_sealed(&kReturn, 1, kPageBytes)) ::munmap(*page, kPageBytes);
+    }
+    return !denied_;
+}
+
 base::Result<uint8_t*> CodeSlab::place_sealed(const uint8_t* bytes, size_t size) {
-    const size_t mapped = round_up(size, 4096);
+    const size_t mapped = round_up(size, kPageBytes);
+    WHET_TRY(uint8_t* const chunk, map_sealed(bytes, size, mapped));
+    used_total_ += mapped;
+    return chunk;
+}
+
+base::Result<uint8_t*> CodeSlab::map_sealed(const uint8_t* bytes, size_t size, size_t mapped) {
     void* const chunk =
         ::mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (chunk != MAP_FAILED) {
         std::memcpy(chunk, bytes, size);
-        if (::mprotect(chunk, mapped, PROT_READ | PROT_EXEC) == 0) {
-            used_total_ += mapped;
+        if (::mprotect(chunk, mapped, PROT_READ | PROT_EXEC) == 0)
             return static_cast<uint8_t*>(chunk);
-        }
         ::munmap(chunk, mapped);
     }
     denied_ = true;
-    base::log_event(base::Level::warning, "code", "no executable memory: untuned", {});
     return make_error(Code::unsupported, "the system gives no executable memory");
 }
 

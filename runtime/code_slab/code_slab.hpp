@@ -22,9 +22,12 @@ public:
     explicit CodeSlab(size_t budget_bytes) : budget_bytes_(budget_bytes) {}
 
     /// Copies a blob to executable memory (64-byte aligned) and returns its entry.
-    /// out_of_budget: the budget is used up; unsupported: the system gives no executable memory
-    /// (said once in the log).
+    /// out_of_budget: the budget is used up; unsupported: the system gives no executable memory.
     base::Result<jit::MicrokernelFunction> publish(const jit::Blob& blob);
+
+    /// Whether the system gives executable memory. Maps the first chunk, so that a program which
+    /// gives up the right to more later on is tuned as far as that reaches.
+    bool available();
 
     size_t used_bytes() const noexcept { return used_total_; }
     /// Child of a fork, where another thread may have been in the middle of publishing: forgets the
@@ -41,6 +44,7 @@ private:
     base::Result<uint8_t*> place(const uint8_t* bytes, size_t size);
     base::Result<void> open_chunk(size_t least_bytes);
     base::Result<uint8_t*> place_sealed(const uint8_t* bytes, size_t size);
+    base::Result<uint8_t*> map_sealed(const uint8_t* bytes, size_t size, size_t mapped);
 
     const size_t budget_bytes_;
     std::mutex mutex_;

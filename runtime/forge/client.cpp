@@ -8,17 +8,16 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
+
+#include "runtime/forge/orphans.hpp"
 
 namespace whet::runtime::forge {
 namespace {
@@ -149,36 +148,6 @@ base::Result<base::UniqueFd> start_thread(const HelloMessage& hello) {
 
 }  // namespace
 
-bool host_reaps_orphans() noexcept {
-    int subreaper = 0;
-    return ::getpid() == 1 || (::prctl(PR_GET_CHILD_SUBREAPER, &subreaper) == 0 && subreaper != 0);
-}
-
-namespace {
-
-std::atomic<bool> parent_reaps_orphans{false};  ///< a forked child has its parent's value
-
-/// The first process of the namespace inherits whatever nobody else does. Where it is a program
-/// under Whet too (a server that is a container's first process), its wait calls must see nothing.
-bool first_process_runs_whet() {
-    std::ifstream maps("/proc/1/maps");  // not ours to read: not our program
-    for (std::string line; std::getline(maps, line);) {
-        if (line.find("/libwhet") != std::string::npos) return true;
-    }
-    return false;
-}
-
-}  // namespace
-
-void before_fork_of_host() noexcept {
-    if (host_reaps_orphans()) parent_reaps_orphans.store(true, std::memory_order_relaxed);
-}
-
-bool program_would_see_helper() {
-    return host_reaps_orphans() || parent_reaps_orphans.load(std::memory_order_relaxed) ||
-           first_process_runs_whet();
-}
-
 base::Result<void> start_unseen(const char* path, int socket, char* const* environment) {
     void* const stacks = ::mmap(nullptr, 2 * kChildStack, PROT_READ | PROT_WRITE,
                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
@@ -210,7 +179,8 @@ base::Result<Client> Client::start(base::ForgeMode mode, const HelloMessage& hel
     base::Result<base::UniqueFd> socket = make_error(Code::not_found, "WHET_FORGE=off");
     if (may_process && program_would_see_helper()) {
         notes.push_back(
-            "this program reaps orphans (PID 1 or a subreaper): the forge runs in a thread");
+            "this program, or one above it, reaps orphans (PID 1 or a subreaper): the forge runs in a "
+            "thread");
         socket = start_thread(hello);
         client.in_process_ = true;
     } else {

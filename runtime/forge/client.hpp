@@ -24,8 +24,8 @@ public:
     static base::Result<Client> start(base::ForgeMode mode, const HelloMessage& hello,
                                       std::vector<std::string>& notes);
 
-    /// While the forge does not read because it waits to be read itself, its frames are taken in and kept: two full
-    /// sockets never wait for each other.
+    /// While the forge does not read because it waits to be read itself, its frames are taken in
+    /// and kept: two full sockets never wait for each other.
     template <typename T>
     base::Result<void> send(Message type, const T& message) {
         WHET_TRY_VOID(make_room());
@@ -51,19 +51,6 @@ private:
     std::deque<Frame> kept_;  ///< received while sending
     bool in_process_ = false;
 };
-
-/// True when this process would inherit an orphaned helper (PID 1, or a child subreaper): then
-/// process mode would be seen by its wait calls.
-bool host_reaps_orphans() noexcept;
-
-/// To be called before every fork: the children of a process that reaps orphans start no helper
-/// process either, for that one would inherit it.
-void before_fork_of_host() noexcept;
-
-/// True when a process of this program would inherit the helper: this one, one it was forked from,
-/// or the first process of the namespace, if that runs Whet. (A subreaper further up that was not
-/// forked from but executed this program is not seen.) Reads /proc/1/maps.
-bool program_would_see_helper();
 
 /// Starts `path` with `socket` as descriptor 3, everything else closed or /dev/null, in two steps:
 /// a child that shares memory, has no exit signal and never executes starts the helper and ends,

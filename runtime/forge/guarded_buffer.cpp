@@ -82,27 +82,51 @@ bool GuardedBuffer::canary_intact() const {
 
 CodeArena::~CodeArena() {
     if (writable_ != nullptr) munmap(writable_, kBytes);
-    if (executable_ != nullptr) munmap(executable_, kBytes);
+    if (executable_ != nullptr && executable_ != writable_) munmap(executable_, kBytes);
 }
 
-base::Result<void> CodeArena::open() {
+bool CodeArena::open_twice() {
     const int memory = memfd_create("whet-candidates", MFD_CLOEXEC);
-    if (memory < 0 || ftruncate(memory, kBytes) != 0) {
-        if (memory >= 0) close(memory);
-        return base::make_error(base::Code::device_error, "no memory file for code: %s",
-                                std::strerror(errno));
+    if (memory < 0) return false;
+    void *writable = MAP_FAILED, *executable = MAP_FAILED;
+    if (ftruncate(memory, kBytes) == 0) {
+        writable = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+        executable = mmap(nullptr, kBytes, PROT_READ | PROT_EXEC, MAP_SHARED, memory, 0);
     }
-    void* writable = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-    void* executable = mmap(nullptr, kBytes, PROT_READ | PROT_EXEC, MAP_SHARED, memory, 0);
     close(memory);
     if (writable == MAP_FAILED || executable == MAP_FAILED) {
         if (writable != MAP_FAILED) munmap(writable, kBytes);
         if (executable != MAP_FAILED) munmap(executable, kBytes);
-        return base::make_error(base::Code::device_error, "no executable memory: %s",
-                                std::strerror(errno));
+        return false;
     }
     writable_ = static_cast<std::byte*>(writable);
     executable_ = static_cast<std::byte*>(executable);
+    return true;
+}
+
+/// Where no memory file may be executed: one mapping, writable only while code is copied.
+base::Result<void> CodeArena::open_once() {
+    void* memory =
+        mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || mprotect(memory, kBytes, PROT_READ | PROT_EXEC) != 0) {
+        const int error = errno;
+        if (memory != MAP_FAILED) munmap(memory, kBytes);
+        return base::make_error(base::Code::device_error, "no executable memory: %s",
+                                std::strerror(error));
+    }
+    writable_ = executable_ = static_cast<std::byte*>(memory);
+    return {};
+}
+
+base::Result<void> CodeArena::copy(std::byte* to, const jit::Blob& blob) {
+    const bool once = writable_ == executable_;
+    if (once && mprotect(writable_, kBytes, PROT_READ | PROT_WRITE) != 0)
+        return base::make_error(base::Code::device_error, "code stays unwritable: %s",
+                                std::strerror(errno));
+    std::memcpy(to, blob.bytes.data(), blob.bytes.size());
+    if (once && mprotect(writable_, kBytes, PROT_READ | PROT_EXEC) != 0)
+        return base::make_error(base::Code::device_error, "no executable memory: %s",
+                                std::strerror(errno));
     return {};
 }
 
@@ -115,13 +139,13 @@ void CodeArena::begin_group() {
 base::Result<jit::MicrokernelFunction> CodeArena::load(uint64_t id, const jit::Blob& blob) {
     constexpr size_t kAlign = 64;
     if (const auto found = loaded_.find(id); found != loaded_.end()) return found->second;
-    if (writable_ == nullptr) WHET_TRY_VOID(open());
+    if (writable_ == nullptr && !open_twice()) WHET_TRY_VOID(open_once());
     if (blob.bytes.empty() || blob.entry >= blob.bytes.size() ||
         blob.bytes.size() > kBytes - used_) {
         return base::make_error(base::Code::device_error, "a blob of %zu bytes does not fit",
                                 blob.bytes.size());
     }
-    std::memcpy(writable_ + used_, blob.bytes.data(), blob.bytes.size());
+    WHET_TRY_VOID(copy(writable_ + used_, blob));
     auto* function = reinterpret_cast<jit::MicrokernelFunction>(executable_ + used_ + blob.entry);
     used_ = round_up(used_ + blob.bytes.size(), kAlign);
     loaded_.emplace(id, function);

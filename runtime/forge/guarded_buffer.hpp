@@ -55,8 +55,8 @@ private:
     size_t bytes_ = 0;
 };
 
-/// Executable memory for blobs: one region, mapped twice (writable, executable), filled from the
-/// start and begun anew when it is full. Loading the same kernel id again gives the same address
+/// Executable memory for blobs: one region, mapped twice (writable, executable) or, where that is
+/// forbidden, sealed again after each copy; filled from the start and begun anew when it is full. Loading the same kernel id again gives the same address
 /// while it is held. Not thread-safe.
 class CodeArena {
 public:
@@ -76,9 +76,11 @@ public:
     bool holds(uint64_t id) const { return loaded_.contains(id); }
 
 private:
-    base::Result<void> open();
+    bool open_twice();
+    base::Result<void> open_once();
+    base::Result<void> copy(std::byte* to, const jit::Blob& blob);
     std::byte* writable_ = nullptr;
-    std::byte* executable_ = nullptr;
+    std::byte* executable_ = nullptr;  ///< the same where the region is mapped once
     size_t used_ = 0;
     std::unordered_map<uint64_t, jit::MicrokernelFunction> loaded_;
 };

@@ -56,15 +56,19 @@ uint64_t id_of(const jit::Blob& blob) {
 
 }  // namespace
 
-KernelSource::KernelSource(std::string directory, bool watchdog)
-    : directory_(std::move(directory)), watchdog_(watchdog) {}
+KernelSource::KernelSource(std::string directory, bool watchdog, Complain complain)
+    : directory_(std::move(directory)), watchdog_(watchdog), complain_(std::move(complain)) {}
 
 /// Opened when it is first needed: a warm start has its microkernels from the store.
 const jit::cpu::Prebuilt* KernelSource::prebuilt() const {
     if (!prebuilt_looked_for_) {
         prebuilt_looked_for_ = true;
         auto opened = jit::cpu::Prebuilt::open(directory_ + "/" + jit::cpu::kPrebuiltFile);
-        if (opened) prebuilt_ = std::move(*opened);
+        if (opened)
+            prebuilt_ = std::move(*opened);
+        else if (complain_)
+            complain_("no installed microkernels (" + opened.error().message +
+                      "): all have to be compiled");
     }
     return prebuilt_ ? &*prebuilt_ : nullptr;
 }
@@ -119,6 +123,9 @@ base::Result<jit::cpu::Compiler*> KernelSource::compiler() {
     auto opened = jit::cpu::open_compiler(directory_, fatal);
     if (!opened) {
         compiler_error_ = opened.error();
+        if (complain_)
+            complain_("no code generator (" + opened.error().message +
+                      "): only microkernels that are there already");
         return *compiler_error_;
     }
     compiler_ = std::move(*opened);

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,10 +23,13 @@ namespace whet::runtime::forge {
 /// the search.
 class KernelSource {
 public:
-    /// directory: of microkernels.bin and libwhet_llvm.so. A missing file only means more
-    /// compiling. watchdog: the process is the forge's own, and may be ended by a timer when LLVM
-    /// hangs.
-    KernelSource(std::string directory, bool watchdog);
+    /// Hears in one line, once each, of a file that cannot be used.
+    using Complain = std::function<void(const std::string& line)>;
+
+    /// directory: of microkernels.bin and libwhet_llvm.so. Without the first there is more to
+    /// compile, without the second nothing new is built. watchdog: the process is the forge's own,
+    /// and may be ended by a timer when LLVM hangs.
+    KernelSource(std::string directory, bool watchdog, Complain complain = {});
 
     /// Adds blobs of the store; their keyed hash vouched for the static check.
     void add_stored(std::vector<jit::Blob> blobs);
@@ -62,6 +66,7 @@ private:
 
     std::string directory_;
     bool watchdog_;
+    Complain complain_;
     mutable std::optional<jit::cpu::Prebuilt> prebuilt_;
     mutable bool prebuilt_looked_for_ = false;
     std::unique_ptr<jit::cpu::Compiler> compiler_;

@@ -10,6 +10,8 @@
 
 #include "base/hash.hpp"
 
+extern "C" const char whet_ends_identity[17];  // whet_add_identity
+
 namespace whet::runtime::forge {
 namespace {
 
@@ -108,13 +110,21 @@ base::Result<void> receive_all(int socket, void* data, size_t size) {
 }  // namespace
 
 uint64_t build_id() noexcept {
-    uint64_t id = base::hash_text(WHET_VERSION_TEXT);
-    for (const uint64_t part : {uint64_t{jit::kGeneratorVersion}, uint64_t{jit::kNumericsVersion},
-                                uint64_t{kProtocolVersion}, uint64_t{sizeof(whet_op)},
-                                uint64_t{sizeof(jit::MicrokernelSpec)}}) {
-        id = base::hash_combine(id, part);
-    }
-    return id;
+    return base::hash_combine(base::hash_text(WHET_VERSION_TEXT),
+                              base::hash_text(whet_ends_identity));
+}
+
+std::string why_refused(const std::vector<uint8_t>& hello) {
+    Reader reader(hello.data(), hello.size());
+    const auto version = reader.get<uint32_t>();
+    const auto build = reader.get<uint64_t>();
+    if (reader.ok() && version == kProtocolVersion && build == build_id()) return "";
+    return base::make_error(base::Code::invalid_argument,
+                            "got a program of protocol %u, build %016llx, expected protocol %u, "
+                            "build %016llx: install the libraries of one build",
+                            version, static_cast<unsigned long long>(build), kProtocolVersion,
+                            static_cast<unsigned long long>(build_id()))
+        .message;
 }
 
 template <typename T>

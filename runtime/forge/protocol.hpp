@@ -23,8 +23,12 @@ namespace whet::runtime::forge {
 inline constexpr uint32_t kProtocolVersion = 1;
 inline constexpr uint32_t kMaxFrameBytes = 64u << 20;
 
-/// Identity of the build on both ends of a socket: generated code, numerics, frames and the library's version.
+/// Identity of the build on both ends of a socket: the library's version and the text of every source that decides what
+/// frames, operations and schedules mean.
 uint64_t build_id() noexcept;
+
+/// Empty, or why a hello is not of this build (got, expected, what to do). Reads only what every version puts first.
+std::string why_refused(const std::vector<uint8_t>& hello);
 
 enum class Message : uint32_t {
     // tuner -> forge
@@ -41,6 +45,7 @@ enum class Message : uint32_t {
     status = 66,   ///< StatusMessage: counters, about ten times a second and after every event
     reply = 67,    ///< TextMessage: an answer (several frames, the last with `last` set)
     log = 68,      ///< LogMessage
+    refused = 69,  ///< TextMessage: the hello is of another build; the forge ends
 };
 
 struct FrameHeader {
@@ -106,9 +111,9 @@ private:
 /// Identity of a site on the wire: the hash of its canonical operation (runtime/dispatch makes it, one function).
 using SiteId = uint64_t;
 
-struct HelloMessage {          // put as: version, build, pid, isa, mxcsr, directory, store_path, options as text lines
-    uint32_t version = kProtocolVersion;
-    uint64_t build_id = 0;     ///< hash of generator, numerics and protocol versions and the git description
+struct HelloMessage {
+    uint32_t version = kProtocolVersion;  ///< these two come first in every version
+    uint64_t build_id = forge::build_id();
     int32_t pid = 0;
     jit::Isa isa = jit::Isa::portable;
     uint32_t mxcsr = 0x1f80;   ///< of the application's first calling thread; trials copy it

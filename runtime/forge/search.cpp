@@ -76,9 +76,14 @@ void Workshop::plan_heaviest(std::deque<SiteId>::iterator heaviest) {
 }
 
 bool Workshop::step() {
+    if (!pending_.empty()) write_pending();
+    if (offer_ahead()) return true;
+    // Then only what the store holds is offered.
+    if (settings_.options.tune != base::Tune::on || settings_.options.budget_trials == 0)
+        return false;
     ++turn_;
-    if (offer_ahead() || lend_fresh()) return true;
-    const bool may_search = settings_.options.tune == base::Tune::on && may_try();
+    if (lend_fresh()) return true;
+    const bool may_search = may_try();
     const bool searching =
         may_search && std::any_of(sites_.begin(), sites_.end(), [](const auto& entry) {
             return entry.second->stage == Site::Stage::open && entry.second->total_ns > 0;

@@ -112,8 +112,12 @@ bool Server::start() {
     std::vector<uint8_t> payload;
     auto type = receive_frame(socket_, payload);
     if (!type || *type != Message::hello) return false;
+    if (std::string why = why_refused(payload); !why.empty()) {
+        send(Message::refused, encode(TextMessage{0, 1, std::move(why)}));
+        return false;
+    }
     auto hello = decode<HelloMessage>(payload.data(), payload.size());
-    if (!hello || hello->version != kProtocolVersion) return false;
+    if (!hello) return false;
 
     // The default of WHET_STORE follows from the home folder, which is the program's (the client
     // hands it on).

@@ -27,6 +27,8 @@ constexpr double kRestedNs =
     60e9;  ///< ... until the program spent twice this on it, or twice what it had
 constexpr int kAheadAtOnce = 16;  ///< stored plans offered ahead in one step: half a millisecond
 constexpr size_t kZeroTrialDrafts = 8;  ///< candidates looked at for a first plan
+constexpr size_t kMostPending = 256;               ///< changes of the store that may wait
+constexpr int64_t kWritePauseNs = 5'000'000'000;  ///< between two attempts of them
 constexpr size_t kLayoutDrafts = 512;   ///< drafts looked through for those of one packed layout
 constexpr int64_t kZeroTrialReferenceNs =
     10'000'000;  ///< a first plan must come within milliseconds
@@ -56,7 +58,8 @@ Workshop::Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> e
       executor_(std::move(executor)),
       store_(std::move(store)),
       outbox_(outbox),
-      kernels_(settings.directory, settings.own_process) {
+      kernels_(settings.directory, settings.own_process,
+               [&outbox](const std::string& line) { outbox.log(base::Level::warning, line); }) {
     auto made = policy::make_policy(settings.options.policy, settings.options.seed);
     if (!made)
         made = policy::make_policy("auto",
@@ -72,6 +75,11 @@ Workshop::Workshop(const WorkshopSettings& settings, std::unique_ptr<Executor> e
         return;
     }
     stored_ = std::move(*contents);
+    if (const size_t refused = stored_.damaged_rows + stored_.refused_blobs; refused > 0) {
+        outbox_.log(base::Level::warning,
+                    "store " + settings_.options.store_path + ": " + std::to_string(refused) +
+                        " rows are damaged or made elsewhere: not used");
+    }
     for (size_t i = 0; i < stored_.plans.size(); ++i) {
         const StoredPlan& plan = stored_.plans[i];
         stored_index_[base::hash_bytes(&plan.op, sizeof(whet_op))] = i;
@@ -129,7 +137,9 @@ const MachineRecord& Workshop::machine() {
         return stored_.machine;
     }
     stored_.machine = *record;
-    if (store_ != nullptr && kernel != nullptr) (void)store_->save_machine(*record);
+    if (kernel != nullptr) {
+        change_store([record = *record](Store& store) { return store.save_machine(record); });
+    }
     return stored_.machine;
 }
 
@@ -423,10 +433,32 @@ void Workshop::save(const Site& site) {
         plan.kernels.push_back(kernel->blob.spec.print());
         blobs.push_back(kernel->blob);
     }
-    if (auto saved = store_->save(plan, blobs); !saved) {
+    change_store([plan = std::move(plan), blobs = std::move(blobs)](Store& store) {
+        return store.save(plan, blobs);
+    });
+}
+
+void Workshop::change_store(StoreChange change) {
+    if (store_ == nullptr) return;
+    if (pending_.size() == kMostPending) pending_.pop_front();
+    pending_.push_back(std::move(change));
+    write_pending();
+}
+
+void Workshop::write_pending() {
+    if (base::steady_ns() < write_not_before_ns_) return;
+    while (store_ != nullptr && !pending_.empty()) {
+        const auto written = pending_.front()(*store_);
+        if (!written && written.error().code == Code::out_of_budget) {
+            write_not_before_ns_ = base::steady_ns() + kWritePauseNs;
+            return;
+        }
+        pending_.pop_front();
+        if (written) continue;
         outbox_.log(base::Level::warning,
-                    "store unwritable, tuning without it: " + saved.error().message);
+                    "store unwritable, tuning without it: " + written.error().message);
         store_.reset();
+        pending_.clear();
     }
 }
 
@@ -434,8 +466,14 @@ void Workshop::quarantine(Site& site, const std::string& schedule, const std::st
     auto parsed = jit::Schedule::parse(schedule);
     if (!parsed) return;
     site.refused.insert(jit::hash_of(*parsed));
-    if (store_ != nullptr)
-        (void)store_->quarantine({site.op, jit::hash_of(*parsed), reason}, schedule);
+    change_store([plan = QuarantinedPlan{site.op, jit::hash_of(*parsed), reason},
+                  schedule](Store& store) { return store.quarantine(plan, schedule); });
+}
+
+void Workshop::change_state(const Site& site, const std::string& schedule, PlanState state) {
+    change_store([op = site.op, schedule, state](Store& store) {
+        return store.set_state(op, schedule, state);
+    });
 }
 
 void Workshop::take_verdict(const VerdictMessage& message) {
@@ -457,15 +495,13 @@ void Workshop::take_verdict(const VerdictMessage& message) {
         case VerdictKind::declined:
             // Right, and the forge's own best: later wins are still measured against it, but it is
             // not offered again. Where another plan of the class serves, the row keeps that.
-            if (store_ != nullptr && !site->served)
-                (void)store_->set_state(site->op, message.schedule, PlanState::declined);
+            if (!site->served) change_state(*site, message.schedule, PlanState::declined);
             break;
         case VerdictKind::rolled_back: {
             site->lendable.clear();
             auto schedule = jit::Schedule::parse(message.schedule);
             if (schedule) site->refused.insert(jit::hash_of(*schedule));
-            if (store_ != nullptr)
-                (void)store_->set_state(site->op, message.schedule, PlanState::declined);
+            change_state(*site, message.schedule, PlanState::declined);
             break;
         }
         case VerdictKind::wrong:
@@ -490,8 +526,7 @@ void Workshop::take_verdict(const VerdictMessage& message) {
             }
             break;
         case VerdictKind::original_kept:
-            if (store_ != nullptr)
-                (void)store_->set_state(site->op, message.schedule, PlanState::original_kept);
+            change_state(*site, message.schedule, PlanState::original_kept);
             site->served = false;
             site->stage = Site::Stage::closed;
             site->note = "the family stays with the original";

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -169,6 +170,12 @@ private:
                           const TrialOptions& options);
     void count_refusal(Site& site, const TrialResult& result, const std::string& what);
     void quarantine(Site& site, const std::string& schedule, const std::string& reason);
+    using StoreChange = std::function<base::Result<void>(Store&)>;
+    /// Changes the store now, or later when others hold it; gives it up with one line when it
+    /// cannot be changed.
+    void change_store(StoreChange change);
+    void write_pending();
+    void change_state(const Site& site, const std::string& schedule, PlanState state);
     /// The analytical draft; with a layout, only schedules whose frozen operand is packed so.
     std::vector<jit::Schedule> draft(const Site& site, size_t count, bool ready_only,
                                      uint64_t layout);
@@ -181,6 +188,8 @@ private:
     std::unique_ptr<Executor> executor_;
     std::unique_ptr<Store> store_;
     StoreContents stored_;
+    std::deque<StoreChange> pending_;  ///< changes that wait for other processes
+    int64_t write_not_before_ns_ = 0;
     std::unordered_map<uint64_t, size_t> stored_index_;  ///< hash of an operation: its plan
     /// Plans that a program served, by family, until a member of the family is called; then they go
     /// to ahead_, to be offered before their own row counts are called.

@@ -17,6 +17,7 @@
 #include "base/hash.hpp"
 #include "base/host.hpp"
 #include "base/threads.hpp"
+#include "jit/cpu/compiler.hpp"
 
 namespace whet::runtime {
 namespace {
@@ -24,22 +25,70 @@ namespace {
 using base::Code;
 using base::make_error;
 
-constexpr int kSchemaVersion = 1;
-constexpr int kBusyTimeoutMs = 2000;  ///< a writer holds the file for about a millisecond
+constexpr int kSchemaVersion = 2;
+constexpr int kOpenTimeoutMs = 20'000;  ///< another process makes the file, or recovers its log
+constexpr int kBusyTimeoutMs = 2000;    ///< a writer holds the file for about a millisecond
+// Every row but a blob has a checksum over its columns, so that a damaged one is told from a whole
+// one; blobs have a keyed hash, for they are executed.
 constexpr const char kSchema[] = R"(
-CREATE TABLE IF NOT EXISTS plans(
+DROP TABLE IF EXISTS plans; DROP TABLE IF EXISTS blobs;
+DROP TABLE IF EXISTS quarantine; DROP TABLE IF EXISTS machines;
+CREATE TABLE plans(
     machine TEXT NOT NULL, op BLOB NOT NULL, schedule TEXT NOT NULL, state INTEGER NOT NULL, time_ns REAL NOT NULL,
     ratio REAL NOT NULL, low REAL NOT NULL, high REAL NOT NULL, bound_ns REAL NOT NULL, trials INTEGER NOT NULL,
-    conditions TEXT NOT NULL, kernels TEXT NOT NULL, saved_at INTEGER NOT NULL DEFAULT (unixepoch()),
+    conditions TEXT NOT NULL, kernels TEXT NOT NULL, checksum INTEGER, saved_at INTEGER NOT NULL DEFAULT (unixepoch()),
     PRIMARY KEY(machine, op)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS blobs(
+CREATE TABLE blobs(
     machine TEXT NOT NULL, spec TEXT NOT NULL, entry INTEGER NOT NULL, text_bytes INTEGER NOT NULL, bytes BLOB NOT NULL,
     digest BLOB NOT NULL, PRIMARY KEY(machine, spec)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS quarantine(
-    machine TEXT NOT NULL, op BLOB NOT NULL, schedule_hash INTEGER NOT NULL, reason TEXT NOT NULL,
+CREATE TABLE quarantine(
+    machine TEXT NOT NULL, op BLOB NOT NULL, schedule_hash INTEGER NOT NULL, reason TEXT NOT NULL, checksum INTEGER,
     PRIMARY KEY(machine, op, schedule_hash)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS machines(machine TEXT PRIMARY KEY, peak_gflops REAL NOT NULL, stream_gbs REAL NOT NULL);
+CREATE TABLE machines(machine TEXT PRIMARY KEY, peak_gflops REAL NOT NULL, stream_gbs REAL NOT NULL, checksum INTEGER);
 )";
+
+/// A table whose rows carry a checksum, and the SQL that computes it.
+struct Sealed {
+    const char* table;
+    const char* checksum;
+};
+constexpr Sealed kPlans = {
+    "plans",
+    "whet_checksum(machine, op, schedule, state, time_ns, ratio, low, high, bound_ns, trials, "
+    "conditions, kernels)"};
+constexpr Sealed kQuarantine = {"quarantine", "whet_checksum(machine, op, schedule_hash, reason)"};
+constexpr Sealed kMachines = {"machines", "whet_checksum(machine, peak_gflops, stream_gbs)"};
+
+/// The SQL function: a hash over the types and bytes of its arguments.
+void whet_checksum(sqlite3_context* context, int count, sqlite3_value** values) {
+    uint64_t hash = 0;
+    for (int i = 0; i < count; ++i) {
+        const int type = sqlite3_value_type(values[i]);
+        hash = base::hash_combine(hash, static_cast<uint64_t>(type));
+        if (type == SQLITE_FLOAT) {
+            const double value = sqlite3_value_double(values[i]);
+            hash = base::hash_bytes(&value, sizeof(value), hash);
+        } else if (type == SQLITE_INTEGER) {
+            hash = base::hash_combine(hash, static_cast<uint64_t>(sqlite3_value_int64(values[i])));
+        } else {
+            const void* const bytes = sqlite3_value_blob(values[i]);
+            hash = base::hash_bytes(bytes, static_cast<size_t>(sqlite3_value_bytes(values[i])),
+                                    hash);
+        }
+    }
+    sqlite3_result_int64(context, static_cast<sqlite3_int64>(hash));
+}
+
+/// What SQLite has to say; out_of_budget: others hold the file.
+base::Error error_of(sqlite3* database) {
+    const int status = sqlite3_errcode(database) & 0xff;
+    const bool busy = status == SQLITE_BUSY || status == SQLITE_LOCKED;
+    const bool broken = status == SQLITE_CORRUPT || status == SQLITE_NOTADB;
+    const char* const path = sqlite3_db_filename(database, "main");
+    return make_error(busy ? Code::out_of_budget : Code::io_error, "store %s: %s%s",
+                      path ? path : "", sqlite3_errmsg(database),
+                      broken ? " (remove it to begin anew)" : "");
+}
 
 /// A prepared statement that finalizes itself; values are bound in order.
 class Statement {
@@ -75,7 +124,7 @@ public:
     base::Result<void> run() {
         while (step()) {
         }
-        if (failed()) return make_error(Code::io_error, "store: %s", sqlite3_errmsg(database_));
+        if (failed()) return error_of(database_);
         return {};
     }
 
@@ -139,8 +188,13 @@ class KeyFile {
 public:
     static base::Result<KeyFile> lock(const std::string& key_path) {
         WHET_TRY(base::UniqueFd file, open_own_file(key_path));
-        if (flock(file.get(), LOCK_EX) != 0)
-            return make_error(Code::io_error, "cannot lock %s", key_path.c_str());
+        constexpr int kPauseMs = 5;
+        for (int waited_ms = 0; flock(file.get(), LOCK_EX | LOCK_NB) != 0; waited_ms += kPauseMs) {
+            if ((errno != EWOULDBLOCK && errno != EINTR) || waited_ms >= kOpenTimeoutMs)
+                return make_error(Code::io_error, "cannot lock %s: %s", key_path.c_str(),
+                                  std::strerror(errno));
+            usleep(kPauseMs * 1000);
+        }
         return KeyFile(std::move(file));
     }
     KeyFile(KeyFile&&) = default;
@@ -204,15 +258,29 @@ std::string machine_key(jit::Isa isa) {
 }
 
 Store::Store(sqlite3* database, std::string machine_key, std::string blob_key)
-    : database_(database), machine_key_(std::move(machine_key)), blob_key_(std::move(blob_key)) {}
+    : database_(database),
+      machine_key_(std::move(machine_key)),
+      blobs_key_(machine_key_ + " build=" + std::string(jit::cpu::generator_identity())),
+      blob_key_(std::move(blob_key)) {}
 
 Store::~Store() { sqlite3_close(database_); }
 
 base::Result<void> Store::execute(const char* statements) const {
-    if (sqlite3_exec(database_, statements, nullptr, nullptr, nullptr) != SQLITE_OK) {
-        return make_error(Code::io_error, "store: %s", sqlite3_errmsg(database_));
-    }
+    if (sqlite3_exec(database_, statements, nullptr, nullptr, nullptr) != SQLITE_OK)
+        return error_of(database_);
     return {};
+}
+
+template <typename Change>
+base::Result<void> Store::transaction(const Change& change) {
+    WHET_TRY_VOID(execute("BEGIN IMMEDIATE"));
+    base::Result<void> result = change();
+    if (result) result = execute("COMMIT");
+    if (!result) {
+        const auto ignored = execute("ROLLBACK");
+        (void)ignored;
+    }
+    return result;
 }
 
 base::Result<std::unique_ptr<Store>> Store::open(const std::string& path,
@@ -235,16 +303,18 @@ base::Result<std::unique_ptr<Store>> Store::open(const std::string& path,
         return make_error(Code::io_error, "cannot open %s: %s", path.c_str(),
                           sqlite3_errmsg(database));
     }
-    sqlite3_busy_timeout(database, kBusyTimeoutMs);
+    sqlite3_busy_timeout(database, kOpenTimeoutMs);
+    if (sqlite3_create_function_v2(database, "whet_checksum", -1,
+                                   SQLITE_UTF8 | SQLITE_DETERMINISTIC, nullptr, whet_checksum,
+                                   nullptr, nullptr, nullptr) != SQLITE_OK) {
+        return error_of(database);
+    }
 
     int64_t version = 0;
     {
         Statement statement(database, "PRAGMA user_version");
         if (statement.step()) version = statement.column_integer(0);
-        if (statement.failed()) {
-            return make_error(Code::io_error, "cannot read %s: %s", path.c_str(),
-                              sqlite3_errmsg(database));
-        }
+        if (statement.failed()) return error_of(database);
     }
     if (version > kSchemaVersion) {
         return make_error(Code::io_error, "%s has schema %lld, expected at most %d", path.c_str(),
@@ -252,11 +322,14 @@ base::Result<std::unique_ptr<Store>> Store::open(const std::string& path,
     }
     // With WAL, a power cut may lose the last rows but never damages the file.
     WHET_TRY_VOID(store->execute("PRAGMA synchronous=NORMAL"));
-    if (version == kSchemaVersion) return store;
-    WHET_TRY_VOID(store->execute("PRAGMA journal_mode=WAL; BEGIN IMMEDIATE;"));
-    WHET_TRY_VOID(store->execute(kSchema));
-    const std::string done = "PRAGMA user_version=" + std::to_string(kSchemaVersion) + "; COMMIT";
-    WHET_TRY_VOID(store->execute(done.c_str()));
+    if (version != kSchemaVersion) {
+        WHET_TRY_VOID(store->execute("PRAGMA journal_mode=WAL; BEGIN IMMEDIATE;"));
+        WHET_TRY_VOID(store->execute(kSchema));
+        const std::string done =
+            "PRAGMA user_version=" + std::to_string(kSchemaVersion) + "; COMMIT";
+        WHET_TRY_VOID(store->execute(done.c_str()));
+    }
+    sqlite3_busy_timeout(database, kBusyTimeoutMs);
     return store;
 }
 
@@ -271,62 +344,93 @@ std::string Store::digest_of(const jit::Blob& blob) const {
     return std::string(reinterpret_cast<const char*>(digest.data()), digest.size());
 }
 
-base::Result<StoreContents> Store::load() const {
-    StoreContents contents;
-    const auto failed = [&] {
-        return make_error(Code::io_error, "store: %s", sqlite3_errmsg(database_));
-    };
-    {
-        Statement rows(
-            database_,
-            "SELECT op, schedule, state, time_ns, ratio, low, high, bound_ns, trials, conditions, "
-            "kernels FROM plans WHERE machine = ?");
-        rows.text(machine_key_);
-        while (rows.step()) {
-            StoredPlan plan;
-            if (!read_op(rows.column_bytes(0), &plan.op)) continue;
-            plan.schedule = rows.column_bytes(1);
-            plan.state = static_cast<PlanState>(rows.column_integer(2));
-            plan.time_ns = rows.column_real(3);
-            plan.ratio = rows.column_real(4);
-            plan.low = rows.column_real(5);
-            plan.high = rows.column_real(6);
-            plan.bound_ns = rows.column_real(7);
-            plan.trials = rows.column_integer(8);
-            plan.conditions = rows.column_bytes(9);
-            plan.kernels = split_lines(rows.column_bytes(10));
-            contents.plans.push_back(std::move(plan));
-        }
-        if (rows.failed()) return failed();
+/// Damaged rows go, where the file can be written: what they held is found again, and nobody
+/// complains of them again.
+base::Result<size_t> Store::drop_damaged() {
+    size_t dropped = 0;
+    for (const Sealed& sealed : {kPlans, kQuarantine, kMachines}) {
+        const std::string damaged =
+            std::string(" FROM ") + sealed.table + " WHERE checksum IS NOT " + sealed.checksum;
+        Statement count(database_, ("SELECT count(*)" + damaged).c_str());
+        const int64_t found = count.step() ? count.column_integer(0) : 0;
+        if (count.failed()) return error_of(database_);
+        if (found == 0) continue;
+        dropped += static_cast<size_t>(found);
+        Statement drop(database_, ("DELETE" + damaged).c_str());
+        const auto ignored = drop.run();
+        (void)ignored;
     }
+    return dropped;
+}
+
+base::Result<void> Store::load_plans(StoreContents& contents) const {
+    Statement rows(database_, (std::string("SELECT op, schedule, state, time_ns, ratio, low, high, "
+                                           "bound_ns, trials, conditions, kernels FROM plans "
+                                           "WHERE machine = ? AND checksum = ") +
+                               kPlans.checksum)
+                                  .c_str());
+    rows.text(machine_key_);
+    while (rows.step()) {
+        StoredPlan plan;
+        if (!read_op(rows.column_bytes(0), &plan.op)) continue;  // of another layout
+        plan.schedule = rows.column_bytes(1);
+        plan.state = static_cast<PlanState>(rows.column_integer(2));
+        plan.time_ns = rows.column_real(3);
+        plan.ratio = rows.column_real(4);
+        plan.low = rows.column_real(5);
+        plan.high = rows.column_real(6);
+        plan.bound_ns = rows.column_real(7);
+        plan.trials = rows.column_integer(8);
+        plan.conditions = rows.column_bytes(9);
+        plan.kernels = split_lines(rows.column_bytes(10));
+        contents.plans.push_back(std::move(plan));
+    }
+    if (rows.failed()) return error_of(database_);
+    return {};
+}
+
+base::Result<void> Store::load_blobs(StoreContents& contents) {
+    std::vector<std::string> refused;
     {
         Statement rows(
             database_,
             "SELECT spec, entry, text_bytes, bytes, digest FROM blobs WHERE machine = ?");
-        rows.text(machine_key_);
+        rows.text(blobs_key_);
         while (rows.step()) {
             jit::Blob blob;
             auto spec = jit::MicrokernelSpec::parse(rows.column_bytes(0));
-            if (!spec) {
-                ++contents.refused_blobs;
-                continue;
-            }
-            blob.spec = *spec;
+            if (spec) blob.spec = *spec;
             blob.entry = static_cast<uint32_t>(rows.column_integer(1));
             blob.text_bytes = static_cast<uint32_t>(rows.column_integer(2));
             const std::string_view bytes = rows.column_bytes(3);
             blob.bytes.assign(bytes.begin(), bytes.end());
-            if (digest_of(blob) != rows.column_bytes(4)) {
-                ++contents.refused_blobs;
-                continue;
-            }
-            contents.blobs.push_back(std::move(blob));
+            if (spec && digest_of(blob) == rows.column_bytes(4))
+                contents.blobs.push_back(std::move(blob));
+            else
+                refused.emplace_back(rows.column_bytes(0));
         }
-        if (rows.failed()) return failed();
+        if (rows.failed()) return error_of(database_);
     }
+    contents.refused_blobs = refused.size();
+    for (const std::string& spec : refused) {
+        Statement drop(database_, "DELETE FROM blobs WHERE machine = ? AND spec = ?");
+        drop.text(blobs_key_).text(spec);
+        const auto ignored = drop.run();
+        (void)ignored;
+    }
+    return {};
+}
+
+base::Result<StoreContents> Store::load() {
+    StoreContents contents;
+    WHET_TRY(contents.damaged_rows, drop_damaged());
+    WHET_TRY_VOID(load_plans(contents));
+    WHET_TRY_VOID(load_blobs(contents));
     {
-        Statement rows(database_,
-                       "SELECT op, schedule_hash, reason FROM quarantine WHERE machine = ?");
+        Statement rows(database_, (std::string("SELECT op, schedule_hash, reason FROM quarantine "
+                                               "WHERE machine = ? AND checksum = ") +
+                                   kQuarantine.checksum)
+                                      .c_str());
         rows.text(machine_key_);
         while (rows.step()) {
             QuarantinedPlan plan;
@@ -335,18 +439,28 @@ base::Result<StoreContents> Store::load() const {
             plan.reason = rows.column_bytes(2);
             contents.quarantine.push_back(std::move(plan));
         }
-        if (rows.failed()) return failed();
+        if (rows.failed()) return error_of(database_);
     }
-    Statement rows(database_, "SELECT peak_gflops, stream_gbs FROM machines WHERE machine = ?");
+    Statement rows(database_, (std::string("SELECT peak_gflops, stream_gbs FROM machines "
+                                           "WHERE machine = ? AND checksum = ") +
+                               kMachines.checksum)
+                                  .c_str());
     rows.text(machine_key_);
     if (rows.step()) contents.machine = {rows.column_real(0), rows.column_real(1)};
-    if (rows.failed()) return failed();
+    if (rows.failed()) return error_of(database_);
     return contents;
 }
 
+base::Result<void> Store::seal_plan(const whet_op& op) {
+    Statement seal(database_, (std::string("UPDATE plans SET checksum = ") + kPlans.checksum +
+                               " WHERE machine = ? AND op = ?")
+                                  .c_str());
+    seal.text(machine_key_).blob(&op, sizeof(op));
+    return seal.run();
+}
+
 base::Result<void> Store::save(const StoredPlan& plan, const std::vector<jit::Blob>& blobs) {
-    WHET_TRY_VOID(execute("BEGIN IMMEDIATE"));
-    auto result = [&]() -> base::Result<void> {
+    return transaction([&]() -> base::Result<void> {
         Statement row(
             database_,
             "INSERT OR REPLACE INTO plans(machine, op, schedule, state, time_ns, ratio, low, high, "
@@ -364,13 +478,14 @@ base::Result<void> Store::save(const StoredPlan& plan, const std::vector<jit::Bl
             .text(plan.conditions)
             .text(join_lines(plan.kernels));
         WHET_TRY_VOID(row.run());
+        WHET_TRY_VOID(seal_plan(plan.op));
         for (const jit::Blob& blob : blobs) {
             const std::string digest = digest_of(blob);
             Statement insert(
                 database_,
                 "INSERT OR REPLACE INTO blobs(machine, spec, entry, text_bytes, bytes, digest) "
                 "VALUES(?,?,?,?,?,?)");
-            insert.text(machine_key_)
+            insert.text(blobs_key_)
                 .text(blob.spec.print())
                 .integer(blob.entry)
                 .integer(blob.text_bytes)
@@ -378,46 +493,65 @@ base::Result<void> Store::save(const StoredPlan& plan, const std::vector<jit::Bl
                 .blob(digest.data(), digest.size());
             WHET_TRY_VOID(insert.run());
         }
-        return execute("COMMIT");
-    }();
-    if (!result) {
-        const auto ignored = execute("ROLLBACK");
-        (void)ignored;
-    }
-    return result;
+        return {};
+    });
 }
 
 base::Result<void> Store::set_state(const whet_op& op, const std::string& schedule,
                                     PlanState state) {
-    Statement row(database_,
-                  "UPDATE plans SET state = ? WHERE machine = ? AND op = ? AND schedule = ?");
-    row.integer(static_cast<int64_t>(state))
-        .text(machine_key_)
-        .blob(&op, sizeof(op))
-        .text(schedule);
-    return row.run();
+    return transaction([&]() -> base::Result<void> {
+        Statement row(database_,
+                      (std::string("UPDATE plans SET state = ? WHERE machine = ? AND op = ? AND "
+                                   "schedule = ? AND checksum = ") +
+                       kPlans.checksum)
+                          .c_str());
+        row.integer(static_cast<int64_t>(state))
+            .text(machine_key_)
+            .blob(&op, sizeof(op))
+            .text(schedule);
+        WHET_TRY_VOID(row.run());
+        return sqlite3_changes(database_) > 0 ? seal_plan(op) : base::Result<void>{};
+    });
 }
 
 base::Result<void> Store::quarantine(const QuarantinedPlan& plan, const std::string& schedule) {
-    Statement row(
-        database_,
-        "INSERT OR REPLACE INTO quarantine(machine, op, schedule_hash, reason) VALUES(?,?,?,?)");
-    row.text(machine_key_)
-        .blob(&plan.op, sizeof(plan.op))
-        .integer(static_cast<int64_t>(plan.schedule_hash))
-        .text(plan.reason);
-    WHET_TRY_VOID(row.run());
-    Statement drop(database_, "DELETE FROM plans WHERE machine = ? AND op = ? AND schedule = ?");
-    drop.text(machine_key_).blob(&plan.op, sizeof(plan.op)).text(schedule);
-    return drop.run();
+    return transaction([&]() -> base::Result<void> {
+        Statement row(database_,
+                      "INSERT OR REPLACE INTO quarantine(machine, op, schedule_hash, reason) "
+                      "VALUES(?,?,?,?)");
+        row.text(machine_key_)
+            .blob(&plan.op, sizeof(plan.op))
+            .integer(static_cast<int64_t>(plan.schedule_hash))
+            .text(plan.reason);
+        WHET_TRY_VOID(row.run());
+        Statement seal(database_,
+                       (std::string("UPDATE quarantine SET checksum = ") + kQuarantine.checksum +
+                        " WHERE machine = ? AND op = ? AND schedule_hash = ?")
+                           .c_str());
+        seal.text(machine_key_)
+            .blob(&plan.op, sizeof(plan.op))
+            .integer(static_cast<int64_t>(plan.schedule_hash));
+        WHET_TRY_VOID(seal.run());
+        Statement drop(database_,
+                       "DELETE FROM plans WHERE machine = ? AND op = ? AND schedule = ?");
+        drop.text(machine_key_).blob(&plan.op, sizeof(plan.op)).text(schedule);
+        return drop.run();
+    });
 }
 
 base::Result<void> Store::save_machine(const MachineRecord& record) {
-    Statement row(
-        database_,
-        "INSERT OR REPLACE INTO machines(machine, peak_gflops, stream_gbs) VALUES(?,?,?)");
-    row.text(machine_key_).real(record.peak_gflops).real(record.stream_gbs);
-    return row.run();
+    return transaction([&]() -> base::Result<void> {
+        Statement row(
+            database_,
+            "INSERT OR REPLACE INTO machines(machine, peak_gflops, stream_gbs) VALUES(?,?,?)");
+        row.text(machine_key_).real(record.peak_gflops).real(record.stream_gbs);
+        WHET_TRY_VOID(row.run());
+        Statement seal(database_, (std::string("UPDATE machines SET checksum = ") +
+                                   kMachines.checksum + " WHERE machine = ?")
+                                      .c_str());
+        seal.text(machine_key_);
+        return seal.run();
+    });
 }
 
 }  // namespace whet::runtime

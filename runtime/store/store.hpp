@@ -56,13 +56,15 @@ struct StoreContents {
     std::vector<jit::Blob> blobs;   ///< only those whose keyed hash fits
     std::vector<QuarantinedPlan> quarantine;
     MachineRecord machine;  ///< zeros when unknown
-    size_t refused_blobs =
-        0;  ///< made elsewhere or altered: their plans are hints, to be built again
+    size_t refused_blobs = 0;  ///< made elsewhere or altered: their plans are only hints
+    size_t damaged_rows = 0;   ///< of the other tables
 };
 
 /// One connection to a store file. Rows are kept per machine key (CPU, caches, ISA, generator and
-/// numerics versions). A file that is missing is made (0600, its folder 0700). Not thread-safe; no
-/// handle may cross a fork.
+/// numerics versions), blobs per build of the generator besides. A file that is missing is made
+/// (0600, its folder 0700). Not thread-safe; no handle may cross a fork. Errors of all functions:
+/// out_of_budget when other processes hold the file for seconds (worth another try later), else
+/// io_error.
 class Store {
 public:
     /// io_error: foreign owner, unwritable, corrupt, made by a newer version; the message is one
@@ -73,8 +75,9 @@ public:
     Store(const Store&) = delete;
     Store& operator=(const Store&) = delete;
 
-    /// Reads all rows of the machine key. About 5 us a plan.
-    base::Result<StoreContents> load() const;
+    /// Reads all rows of the machine key; drops damaged rows (of every machine) and refused blobs.
+    /// About 5 us a plan.
+    base::Result<StoreContents> load();
     /// Writes a plan (replacing the operation's row) and those of its blobs that are not stored
     /// yet. The blobs must have passed the static check: the keyed hash says so. One transaction.
     base::Result<void> save(const StoredPlan& plan, const std::vector<jit::Blob>& blobs);
@@ -88,10 +91,17 @@ public:
 private:
     Store(sqlite3* database, std::string machine_key, std::string blob_key);
     base::Result<void> execute(const char* statements) const;
+    template <typename Change>
+    base::Result<void> transaction(const Change& change);
+    base::Result<size_t> drop_damaged();
+    base::Result<void> load_plans(StoreContents& contents) const;
+    base::Result<void> load_blobs(StoreContents& contents);
+    base::Result<void> seal_plan(const whet_op& op);
     std::string digest_of(const jit::Blob& blob) const;
 
     sqlite3* database_;
     std::string machine_key_;
+    std::string blobs_key_;
     std::string blob_key_;  ///< 16 bytes, from the file `<path>.key`
 };
 

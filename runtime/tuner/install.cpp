@@ -90,6 +90,8 @@ void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& l
     }
     auto record = make_record(state.site->op, offer.schedule, offer.blobs);
     if (!record) {
+        if (runtime_.isa != jit::Isa::portable && !runtime_.code.available())
+            return give_up("no executable memory: no more tuning in this process");
         base::log_event(base::Level::info, "tuner", "offer not usable",
                         {{"op", operation_text(state.site->op)}, {"why", record.error().message}});
         verdict(state,

@@ -16,6 +16,7 @@
 #include "base/log.hpp"
 #include "jit/sketch/space.hpp"
 #include "runtime/dispatch/operation.hpp"
+#include "runtime/forge/orphans.hpp"
 #include "runtime/runtime.hpp"
 
 namespace whet::runtime {
@@ -31,6 +32,7 @@ constexpr int kIdleWaitMs = 25;  // otherwise
 constexpr int64_t kFirstBackOffNs = 500'000'000;
 constexpr int kMostRestarts = 8;        // of a forge; then the program goes on with what it has
 constexpr int kLastReportWaitMs = 50;   // under `whet run`, for the table's last quarter second
+constexpr const char* kNoExecutableMemory = "no executable memory: untuned";
 constexpr int kSendTimeoutSeconds = 2;  // a forge that reads nothing for so long is given up
 
 /// Trial operands are given back after each timing; large products need large ones.
@@ -41,12 +43,17 @@ size_t trial_bytes_of(const base::Host& host) {
     return static_cast<size_t>(std::max(kLeast, memory / kShare));
 }
 
-std::vector<std::string> whet_environment() {
+/// What the forge reads its options from; paths as this process understood them.
+std::vector<std::string> whet_environment(const base::Options& options) {
     std::vector<std::string> lines;
     for (char** line = environ; line && *line; ++line) {
-        if (std::strncmp(*line, "WHET_", 5) == 0 && std::strncmp(*line, "WHET_CONTROL=", 13) != 0)
-            lines.push_back(*line);
+        const std::string_view text = *line;
+        const bool other = text.starts_with("WHET_CONTROL=") || text.starts_with("WHET_STORE=") ||
+                           text.starts_with("WHET_DUMP=");
+        if (text.starts_with("WHET_") && !other) lines.emplace_back(text);
     }
+    lines.push_back("WHET_STORE=" + (options.store_path.empty() ? "none" : options.store_path));
+    lines.push_back("WHET_DUMP=" + options.dump_directory);
     return lines;
 }
 
@@ -69,7 +76,8 @@ void Tuner::start() noexcept {
     static base::BackgroundThread* thread = nullptr;
     thread = new base::BackgroundThread;
     if (auto started = thread->start("whet-tuner", [this] { run(); }); !started) {
-        base::log_event(base::Level::warning, "tuner", started.error().message + ": untuned", {});
+        Lock lock(mutex_);
+        give_up(started.error().message + ": untuned");
     }
 }
 
@@ -96,7 +104,8 @@ void Tuner::run() {
             Lock lock(mutex_);
             run_once(lock);
             background_cpu_seconds_ = static_cast<double>(base::thread_cpu_ns()) * 1e-9;
-            if (!offers_.empty() || !wanted_packs_.empty() || !status_is_fresh_) wait = kBusyWaitMs;
+            if (!offers_.empty() || !wanted_packs_.empty() || (forge_ && !status_is_fresh_))
+                wait = kBusyWaitMs;
             if (forge_) socket = forge_->socket();
             if (forge_ && forge_->has_kept()) wait = 0;
         }
@@ -140,21 +149,18 @@ bool Tuner::may_work(int64_t now) const {
 }
 
 void Tuner::connect(int64_t now) {
+    if (runtime_.isa != jit::Isa::portable && !runtime_.code.available())
+        return give_up(kNoExecutableMemory);
     forge::HelloMessage hello;
-    hello.build_id = forge::build_id();
     hello.pid = ::getpid();
     hello.isa = runtime_.isa;
     hello.mxcsr = mxcsr_;
     hello.directory = helper_directory();
-    hello.environment = whet_environment();
+    hello.environment = whet_environment(runtime_.options);
     std::vector<std::string> notes;
     auto client = forge::Client::start(runtime_.options.forge, hello, notes);
     for (const auto& note : notes) say(note);
-    if (!client) {
-        gave_up_ = true;
-        say("no forge (" + client.error().message + "): untuned");
-        return;
-    }
+    if (!client) return give_up("no forge (" + client.error().message + "): untuned");
     forge_ = std::move(*client);
     socket_ = forge_->socket();
     const timeval timeout{kSendTimeoutSeconds, 0};
@@ -163,7 +169,31 @@ void Tuner::connect(int64_t now) {
     for (auto& site : sites_) site.announced = false;
 }
 
+/// No forge from now on; what serves goes on serving.
+void Tuner::give_up(const std::string& line) {
+    gave_up_ = true;
+    socket_ = -1;
+    forge_.reset();
+    offers_.clear();
+    for (auto& [id, answered] : answered_) answered = true;
+    say(line);
+}
+
+/// A forge that refused this program has ended, maybe before its word was read.
+bool Tuner::was_refused() {
+    Message type{};
+    std::vector<uint8_t> payload;
+    for (;;) {
+        const auto got = forge_->receive(0, type, payload);
+        if (!got || !*got) return false;
+        if (type != Message::refused) continue;
+        handle(type, payload);
+        return true;
+    }
+}
+
 void Tuner::lose_forge(const base::Error& error, int64_t now) {
+    if (forge_ && was_refused()) return;
     socket_ = -1;
     forge_.reset();
     base::log_event(base::Level::info, "tuner", "the forge ended",
@@ -227,6 +257,11 @@ void Tuner::handle(Message type, const std::vector<uint8_t>& payload) {
             status_is_fresh_ = status_.sites_open + status_.sites_settled >= announced;
             return;
         }
+        case Message::refused: {
+            const auto text = forge::decode<forge::TextMessage>(payload.data(), payload.size());
+            return give_up("no forge (" + helper_directory() + ": " +
+                           (text ? text->text : text.error().message) + "): untuned");
+        }
         case Message::reply: {
             auto reply = forge::decode<forge::TextMessage>(payload.data(), payload.size());
             if (!reply) return malformed(reply.error());
@@ -238,18 +273,20 @@ void Tuner::handle(Message type, const std::vector<uint8_t>& payload) {
         case Message::log: {
             auto line = forge::decode<forge::LogMessage>(payload.data(), payload.size());
             if (!line) return malformed(line.error());
-            base::log_event(static_cast<base::Level>(std::min(line->level, 4u)), "forge",
-                            line->text, {});
+            const auto level = static_cast<base::Level>(std::min(line->level, 4u));
+            if (level <= base::Level::warning) return say(line->text, "forge", level);
+            base::log_event(level, "forge", line->text, {});
             return;
         }
         default: return;
     }
 }
 
-void Tuner::say(const std::string& line) {
+/// Once, whoever says it: a forge that was started anew meets what its forerunner met.
+void Tuner::say(const std::string& line, const char* topic, base::Level level) {
     if (std::find(said_.begin(), said_.end(), line) != said_.end()) return;
     said_.push_back(line);
-    base::log_event(forked_ ? base::Level::info : base::Level::warning, "tuner", line, {});
+    base::log_event(forked_ ? base::Level::info : level, topic, line, {});
 }
 
 void Tuner::obey_control_page() {
@@ -281,6 +318,7 @@ void Tuner::obey_control_page() {
 }
 
 void Tuner::every_quarter_second(int64_t now) {
+    forge::note_reaping();
     sum_counters(now);
     for (auto& state : sites_) {
         // A caller took a wrong record out, and its sample was lost in a full ring.
@@ -419,11 +457,11 @@ bool Tuner::settled() const {
     for (const auto& state : sites_) {
         if (state.trial || (!state.announced && !state.site->degenerate)) return false;
     }
-    if (budget_ &&
-        budget_->used_up(spent_seconds(), status_before_restarts_.trials + status_.trials)) {
-        return true;
-    }
-    return status_is_fresh_ && status_.sites_open == 0;
+    const bool searches =
+        runtime_.options.tune == base::Tune::on &&
+        !(budget_ &&
+          budget_->used_up(spent_seconds(), status_before_restarts_.trials + status_.trials));
+    return status_is_fresh_ && (!searches || status_.sites_open == 0);
 }
 
 base::Result<void> Tuner::drain(double seconds) {

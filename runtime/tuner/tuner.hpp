@@ -17,6 +17,7 @@
 #include <whet/whet.h>
 
 #include "base/clock.hpp"
+#include "base/log.hpp"
 #include "base/status.hpp"
 #include "base/threads.hpp"
 #include "runtime/budget/budget.hpp"
@@ -69,6 +70,8 @@ private:
     void handle_frames(Lock& lock);
     void handle(forge::Message type, const std::vector<uint8_t>& payload);
     void lose_forge(const base::Error& error, int64_t now);
+    void give_up(const std::string& line);
+    bool was_refused();
     void obey_control_page();
     void every_quarter_second(int64_t now);
     void send_profile();
@@ -79,7 +82,8 @@ private:
         if (auto sent = forge_->send(type, message); !sent)
             lose_forge(sent.error(), base::steady_ns());
     }
-    void say(const std::string& line);
+    void say(const std::string& line, const char* topic = "tuner",
+             base::Level level = base::Level::warning);
     Report make_report();
     double bound_ns_of(const SiteState& state) const;
 

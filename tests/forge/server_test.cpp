@@ -83,6 +83,14 @@ public:
         message.environment = std::move(environment);
         send(Message::hello, message);
     }
+    void expect_refusal(const HelloMessage& message, const std::string& text) {
+        send(Message::hello, message);
+        EXPECT_TRUE(read_until([&](Message type, const std::vector<uint8_t>& payload) {
+            const auto said = decode<TextMessage>(payload.data(), payload.size());
+            return type == Message::refused && said && said->text.find(text) != std::string::npos;
+        }));
+        EXPECT_FALSE(read_until([](Message, const std::vector<uint8_t>&) { return true; }));
+    }
     void site(const whet_op& op) {
         SiteMessage message;
         message.site = 11;
@@ -174,8 +182,13 @@ TEST_P(Server, EndsOnAnotherProtocolAndOnNonsense) {
         Peer peer(GetParam());
         HelloMessage message;
         message.version = 999;
-        peer.send(Message::hello, message);
-        EXPECT_FALSE(peer.read_until([](Message, const std::vector<uint8_t>&) { return true; }));
+        peer.expect_refusal(message, "got a program of protocol 999");
+    }
+    {
+        Peer peer(GetParam());
+        HelloMessage message;
+        message.build_id = 0xabc;
+        peer.expect_refusal(message, "build 0000000000000abc");
     }
     Peer peer(GetParam());
     peer.hello({});

@@ -36,6 +36,20 @@ def works(*command):
         return False
 
 
+def whole_calls(trace):
+    """strace's lines, calls that it tells in two halves put together."""
+    halves, lines = {}, []
+    for line in trace.splitlines():
+        process, _, call = line.partition(" ")
+        if call.endswith(" <unfinished ...>"):
+            halves[process] = line.removesuffix(" <unfinished ...>")
+        elif resumed := re.match(r" *<\.\.\. \w+ resumed>(.*)", call):
+            lines.append(halves.pop(process, "") + resumed.group(1))
+        else:
+            lines.append(line)
+    return "\n".join(lines + list(halves.values())) + "\n"
+
+
 class Product:
     def __init__(self, cmake, build, folder):
         first, self.prefix = folder / "first", folder / "elsewhere"
@@ -73,7 +87,7 @@ class Product:
 
     def strangers(self, forbidden):
         """What was opened outside the prefix, the system and the user's home; what was asked for below `forbidden`."""
-        text = self.trace.read_text(errors="replace")
+        text = whole_calls(self.trace.read_text(errors="replace"))
         allowed = SYSTEM + (str(self.prefix), str(self.home), os.path.dirname(self.app))
         opened = {path for path, result in re.findall(r'open(?:at)?\([^"]*"(/[^"]+)"[^\n]* = (\d+)', text)}
         opened |= {path for path, result in re.findall(r'execve\("([^"]+)"[^\n]* = (0)', text)}

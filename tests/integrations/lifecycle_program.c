@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A C program that loads Whet by dlopen, as a plug-in's dependency is loaded, and lets go of it at
- * the worst moments (case C12), or forks while it tunes (case C11). Its own exit status is 7.
+ * the worst moments (case C12), forks while it tunes (case C11), or works in another folder. Its own exit status is 7.
  *
- * usage: lifecycle_program LIBRARY loaded|called|tuning|forked|served
+ * usage: lifecycle_program LIBRARY loaded|called|tuning|forked|served|moved
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -159,6 +159,11 @@ int main(int argc, char** argv) {
     if (strcmp(moment, "forked") == 0) {
         call_for(0.1);
         fork_from_two_threads();
+        return kExit;
+    }
+    if (strcmp(moment, "moved") == 0) { /* LIBRARY is a relative path */
+        if (chdir("/") != 0) fail("chdir");
+        call_until_served(100);
         return kExit;
     }
     for (int round = 0; round < 3; ++round) {

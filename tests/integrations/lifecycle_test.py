@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A host that loads a library of Whet by dlopen, lets go of it or forks at the worst moments, and ends with its own status.
+"""A host that loads a library of Whet by dlopen, lets go of it, forks or leaves its folder at the worst moments, and ends
+with its own status.
 
 usage: lifecycle_test.py PROGRAM LIBRARY MOMENT RUNS
 """
@@ -23,7 +24,11 @@ def main():
             # Every other run is alone with its store; the rest meet what their neighbours found.
             store = "shared.db" if run % 2 else f"{run}.db"
             chosen = dict(os.environ, OPENBLAS_NUM_THREADS="1", WHET_STORE=os.path.join(folder, store))
-            done = subprocess.run([program, library, moment], env=chosen, capture_output=True, text=True, timeout=280)
+            folder_of, name = os.path.split(library)
+            moves = moment == "moved"
+            command = [program, os.path.join(".", name) if moves else library, moment]
+            done = subprocess.run(command, env=chosen, capture_output=True, text=True, timeout=280,
+                                  cwd=folder_of if moves else None)
             return run, done
 
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:

@@ -12,6 +12,7 @@
 #include <string>
 
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 
 namespace whet::runtime {
 namespace {
@@ -123,6 +124,76 @@ TEST_F(StoreTest, BlobsOfAnotherKeyAreRefused) {
     EXPECT_EQ(contents->plans.size(), 1u);
     EXPECT_TRUE(contents->blobs.empty());
     EXPECT_EQ(contents->refused_blobs, 1u);
+}
+
+/// A connection that is not the store's.
+class Stranger {
+public:
+    explicit Stranger(const std::string& path) { sqlite3_open(path.c_str(), &database_); }
+    ~Stranger() { sqlite3_close(database_); }
+    Stranger(const Stranger&) = delete;
+    Stranger& operator=(const Stranger&) = delete;
+    void run(const char* sql) {
+        EXPECT_EQ(sqlite3_exec(database_, sql, nullptr, nullptr, nullptr), SQLITE_OK)
+            << sql << ": " << sqlite3_errmsg(database_);
+    }
+
+private:
+    sqlite3* database_ = nullptr;
+};
+
+TEST_F(StoreTest, DamagedRowsAreDroppedOneByOne) {
+    {
+        auto store = open();
+        ASSERT_TRUE(store->save(fake_plan(4, "a"), {fake_blob(6)}));
+        ASSERT_TRUE(store->save(fake_plan(5, "b"), {fake_blob(4)}));
+        ASSERT_TRUE(store->set_state(fake_op(5), "b", PlanState::adopted));
+        ASSERT_TRUE(store->quarantine({fake_op(4), 7, "nan"}, "not the row"));
+        ASSERT_TRUE(store->quarantine({fake_op(4), 8, "inf"}, "not the row"));
+        ASSERT_TRUE(store->save_machine({100, 12}));
+        Stranger stranger(path_);
+        stranger.run("UPDATE plans SET time_ns = 5 WHERE schedule = 'a'");
+        stranger.run("UPDATE quarantine SET reason = 'none' WHERE schedule_hash = 7");
+        stranger.run("UPDATE machines SET peak_gflops = 1");
+        stranger.run("UPDATE blobs SET entry = 1 WHERE spec IN (SELECT min(spec) FROM blobs)");
+    }
+    auto contents = open()->load();
+    ASSERT_TRUE(contents) << contents.error().message;
+    EXPECT_EQ(contents->damaged_rows, 3u);
+    EXPECT_EQ(contents->refused_blobs, 1u);
+    EXPECT_EQ(contents->blobs.size(), 1u);
+    ASSERT_EQ(contents->plans.size(), 1u);
+    EXPECT_EQ(contents->plans[0].schedule, "b");
+    EXPECT_EQ(contents->plans[0].state, PlanState::adopted);
+    ASSERT_EQ(contents->quarantine.size(), 1u);
+    EXPECT_EQ(contents->quarantine[0].schedule_hash, 8u);
+    EXPECT_EQ(contents->machine.peak_gflops, 0);
+    contents = open()->load();
+    ASSERT_TRUE(contents);
+    EXPECT_EQ(contents->damaged_rows + contents->refused_blobs, 0u);
+}
+
+/// A damaged row does not become whole because its state changes.
+TEST_F(StoreTest, DamageIsNotSealed) {
+    auto store = open();
+    ASSERT_TRUE(store->save(fake_plan(4, "a"), {}));
+    Stranger(path_).run("UPDATE plans SET ratio = 9");
+    ASSERT_TRUE(store->set_state(fake_op(4), "a", PlanState::adopted));
+    const auto contents = store->load();
+    ASSERT_TRUE(contents);
+    EXPECT_EQ(contents->damaged_rows, 1u);
+    EXPECT_TRUE(contents->plans.empty());
+}
+
+TEST_F(StoreTest, AFileThatOthersHoldIsWorthAnotherTry) {
+    auto store = open();
+    Stranger stranger(path_);
+    stranger.run("BEGIN IMMEDIATE");
+    const auto held = store->save(fake_plan(4, "a"), {});
+    ASSERT_FALSE(held);
+    EXPECT_EQ(held.error().code, base::Code::out_of_budget);
+    stranger.run("ROLLBACK");
+    EXPECT_TRUE(store->save(fake_plan(4, "a"), {}));
 }
 
 TEST_F(StoreTest, CorruptUnwritableAndForeignFilesAreErrorsOfOneLine) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tools/whet/bench/paths.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -36,9 +38,17 @@ TemporaryFolder::TemporaryFolder() {
     if (const char* made = mkdtemp(pattern.data())) path_ = made;
 }
 
+/// A helper that outlives its program for a moment may still write to its store.
 TemporaryFolder::~TemporaryFolder() {
+    constexpr int kAttempts = 100;
+    constexpr useconds_t kPauseUs = 20'000;
+    if (path_.empty()) return;
     std::error_code code;
-    if (!path_.empty()) fs::remove_all(path_, code);
+    for (int attempt = 0; attempt < kAttempts; ++attempt) {
+        fs::remove_all(path_, code);
+        if (!code) return;
+        ::usleep(kPauseUs);
+    }
 }
 
 }  // namespace whet::bench
