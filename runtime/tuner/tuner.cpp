@@ -31,7 +31,7 @@ constexpr int kBusyWaitMs = 5;   // between two looks at the samples while there
 constexpr int kIdleWaitMs = 25;  // otherwise
 constexpr int64_t kFirstBackOffNs = 500'000'000;
 constexpr int kMostRestarts = 8;        // of a forge; then the program goes on with what it has
-constexpr int kLastReportWaitMs = 50;   // under `whet run`, for the table's last quarter second
+constexpr int kLastReportWaitMs = 500;  // under `whet run`, for the table: the thread that holds the lock may be starved
 constexpr const char* kNoExecutableMemory = "no executable memory: untuned";
 constexpr int kSendTimeoutSeconds = 2;  // a forge that reads nothing for so long is given up
 
