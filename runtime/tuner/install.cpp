@@ -28,8 +28,9 @@ constexpr int kEnoughTimed =
 constexpr int64_t kLongestOpenNs = 3'000'000'000;  // then those that were timed decide
 constexpr int64_t kLongestTrialNs =
     8'000'000'000;                       // a site that is hardly called takes the forge's word
-constexpr double kWorthCrossing = 1.03;  // a family's geomean: every better plan asks again, so that chance alone would
-                                         // carry a tie across sooner or later, and what is cached live may not be here
+/// A family's geomean: every better plan asks again, so that chance alone would carry a tie across
+/// sooner or later, and what is cached live may not be cached in a contest.
+constexpr double kWorthCrossing = 1.03;
 constexpr double kClearWin = 1.08;       // this high, it needs no interval
 constexpr double kRegret = 0.97;         // live, against the original: then a fresh timing decides
 constexpr double kRegretUnpaired = 0.8;  // where no fresh timing is possible
@@ -205,18 +206,25 @@ void Tuner::keep_to_share(int64_t cpu_ns) {
         base::steady_ns() + static_cast<int64_t>(static_cast<double>(cpu_ns) * rest);
 }
 
+base::Result<BackgroundTimes> Tuner::contest(const SiteState& state, const Record& record,
+                                             Lock& lock) {
+    const whet_original original = state.site->original.load(std::memory_order_acquire);
+    void* const context = state.site->original_context.load(std::memory_order_acquire);
+    lock.unlock();
+    auto times = timer_.compare(state.site->op, original, context, record, kColdBytes,
+                                most_trial_bytes_, kMostTimingNs);
+    lock.lock();
+    return times;
+}
+
 void Tuner::time_against_original(SiteState& state, Lock& lock) {
     const whet_original original = state.site->original.load(std::memory_order_acquire);
     const double live = state.original.median_ns();
     if (!original && state.original.count() < 4)
         return;  // decided when there are samples: see check_trials
-    void* const context = state.site->original_context.load(std::memory_order_acquire);
     const Record& record = *state.pending->record;
     const int64_t began = base::thread_cpu_ns();
-    lock.unlock();
-    auto times = timer_.compare(state.site->op, original, context, record, kColdBytes,
-                                most_trial_bytes_, kMostTimingNs);
-    lock.lock();
+    const auto times = contest(state, record, lock);
     keep_to_share(base::thread_cpu_ns() - began);
     if (!state.pending || state.pending->record != &record) return;
     if (!times) {
@@ -430,14 +438,9 @@ void Tuner::watch_crossed(Lock& lock) {
         if (ratio == 0 || ratio >= kRegret) continue;
         // The machine may have become slower since then: only a fresh paired timing tells.
         family.next_watch_ns = now + kWatchPauseNs;
-        const whet_original original = heaviest->site->original.load(std::memory_order_acquire);
-        if (original) {
-            void* const context = heaviest->site->original_context.load(std::memory_order_acquire);
+        if (heaviest->site->original.load(std::memory_order_acquire)) {
             const Record& record = *heaviest->current;
-            lock.unlock();
-            const auto times = timer_.compare(heaviest->site->op, original, context, record,
-                                              kColdBytes, most_trial_bytes_, kMostTimingNs);
-            lock.lock();
+            const auto times = contest(*heaviest, record, lock);
             if (!times || times->high >= 1 || heaviest->current != &record) continue;
         } else if (ratio > kRegretUnpaired) {
             continue;
@@ -471,14 +474,9 @@ void Tuner::look_back(Lock& lock) {
     for (const uint32_t index : family.sites)
         first = first && !(sites_[index].looked_back || sites_[index].background_original_ns > 0);
     heaviest->looked_back = true;
-    const whet_original original = heaviest->site->original.load(std::memory_order_acquire);
-    void* const context = heaviest->site->original_context.load(std::memory_order_acquire);
     const Record& record = *heaviest->current;
     const int64_t began = base::thread_cpu_ns();
-    lock.unlock();
-    const auto times = timer_.compare(heaviest->site->op, original, context, record, kColdBytes,
-                                      most_trial_bytes_, kMostTimingNs);
-    lock.lock();
+    const auto times = contest(*heaviest, record, lock);
     keep_to_share(base::thread_cpu_ns() - began);
     if (!times) return;
     heaviest->background_original_ns = times->original_ns;

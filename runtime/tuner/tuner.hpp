@@ -104,6 +104,8 @@ private:
                                       const std::vector<jit::Blob>& blobs);
     bool pack_seen_operands(SiteState& state, const Record& record, Lock& lock);
     void keep_to_share(int64_t cpu_ns);
+    /// Times `record` against the site's original, without the lock meanwhile.
+    base::Result<BackgroundTimes> contest(const SiteState& state, const Record& record, Lock& lock);
     void time_against_original(SiteState& state, Lock& lock);
     void decide_family(FamilyState& family, int64_t now);
     void cross(FamilyState& family);
