@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../report_text.h"
+
 void sgemm_(const char* ta, const char* tb, const int* m, const int* n, const int* k,
             const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
             const float* beta, float* c, const int* ldc);
@@ -66,21 +68,11 @@ static void multiply_all(void) {
     }
 }
 
-static char report_text[1 << 20];
-static size_t report_size;
-static void collect(const char* text, size_t length, void* user) {
-    (void)user;
-    if (report_size + length >= sizeof report_text) return;
-    memcpy(report_text + report_size, text, length);
-    report_size += length;
-    report_text[report_size] = 0;
-}
-
 /* Null without Whet. */
 static const char* whet_json(void) {
     int (*report)(const char*, void (*)(const char*, size_t, void*), void*);
     *(void**)&report = dlsym(RTLD_DEFAULT, "whet_report");
-    report_size = 0;
+    clear_report();
     return report && report("json", collect, NULL) == 0 ? report_text : NULL;
 }
 

@@ -19,6 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../report_text.h"
+
 void sgemm_(const char* ta, const char* tb, const int* m, const int* n, const int* k,
             const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
             const float* beta, float* c, const int* ldc);
@@ -252,23 +254,14 @@ static double seconds(void) {
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static char report_text[1 << 20];
-static size_t report_size;
-static void collect(const char* text, size_t length, void* user) {
-    (void)user;
-    if (report_size + length < sizeof report_text)
-        memcpy(report_text + report_size, text, length), report_size += length;
-}
-
 static int (*report)(const char*, void (*)(const char*, size_t, void*), void*);
 
 /* How often `key` stands in the report, and the sum of the numbers behind it. */
 static unsigned long long sum_of(const char* key, int* count) {
     unsigned long long sum = 0;
-    report_size = 0;
+    clear_report();
     *count = 0;
     if (!report || report("json", collect, NULL) != 0) return 0;
-    report_text[report_size < sizeof report_text ? report_size : sizeof report_text - 1] = 0;
     for (const char* at = report_text; (at = strstr(at, key)) != NULL; ++*count) {
         at += strlen(key);
         sum += strtoull(at, NULL, 10);

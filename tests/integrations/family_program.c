@@ -18,6 +18,8 @@
 
 #include "family_names.h"
 
+#include "../report_text.h"
+
 enum { most = 1 << 17 };
 static float a[most], b[most], c[most];
 static FILE* file;
@@ -257,15 +259,6 @@ static void run_wrong_arguments(void) {
     FORTRAN(sgemv)("N", &large, &n, &alpha, a, &large, b, &one, &beta, c, &zero, 1);
     CBLAS(sgemv)(101, 111, n, large, alpha, a, shorter, b, one, beta, c, one);
     finish(most - 8);
-}
-
-static char report_text[1 << 22];
-static size_t report_size;
-static void collect(const char* text, size_t length, void* user) {
-    (void)user;
-    if (report_size + length >= sizeof report_text) exit(3);
-    memcpy(report_text + report_size, text, length);
-    report_size += length;
 }
 
 static unsigned long long sum_of(const char* key) {

@@ -17,6 +17,8 @@
 
 #include <whet/whet.h>
 
+#include "../report_text.h"
+
 enum { kExit = 7, kSize = 64, kForks = 20, kChildSeconds = 20 };
 
 /* What is looked up; a library without BLAS names is called through its sites. */
@@ -104,22 +106,12 @@ static void call_for(double duration) {
     } while (seconds() < end);
 }
 
-static char report_text[1 << 20];
-static size_t report_size;
-static void collect(const char* text, size_t length, void* user) {
-    (void)user;
-    if (report_size + length >= sizeof report_text) return;
-    memcpy(report_text + report_size, text, length);
-    report_size += length;
-    report_text[report_size] = 0;
-}
-
 /* Calls until a plan serves, at most for `limit` seconds. */
 static void call_until_served(double limit) {
     const double end = seconds() + limit;
     while (seconds() < end) {
         call_for(0.05);
-        report_size = 0;
+        clear_report();
         if (whet.report("json", collect, NULL) != WHET_OK) fail("no report");
         if (strstr(report_text, "\"served\": \"whet\"")) return;
     }

@@ -16,6 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../report_text.h"
+
 void sgemm_(const char* ta, const char* tb, const int* m, const int* n, const int* k,
             const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
             const float* beta, float* c, const int* ldc);
@@ -29,16 +31,6 @@ static void multiply(void) {
     sgemm_("N", "N", &n, &n, &n, &one, a, &n, b, &n, &zero, c, &n);
 }
 
-static char report_text[1 << 20];
-static size_t report_size;
-static void collect(const char* text, size_t length, void* user) {
-    (void)user;
-    if (report_size + length >= sizeof report_text) return;
-    memcpy(report_text + report_size, text, length);
-    report_size += length;
-    report_text[report_size] = 0;
-}
-
 /* Multiplies until the forge of this process runs. */
 static int work(void) {
     int (*report)(const char*, void (*)(const char*, size_t, void*), void*);
@@ -46,7 +38,7 @@ static int work(void) {
     const time_t begin = time(NULL);
     do {
         for (int i = 0; i < 100; ++i) multiply();
-        report_size = 0;
+        clear_report();
         if (!report || report("json", collect, NULL) != 0) return 1;
         if (strstr(report_text, "\"forge\": \"thread\"") || strstr(report_text, "\"forge\": \"process\""))
             return 0;
