@@ -203,7 +203,7 @@ private:
     /// What lane tile `tile` reads of the vector operand: a panel packed ahead, or rows in place.
     const float* lane_tile_at(int64_t tile, int64_t segment) const {
         const int64_t per_group = c_.lane_tiles(lanes_);
-        if (c_.transposed_vector || c_.vector.source == Source::fused)
+        if (c_.reads_transposed())
             return vector_.place + within_lanes(tile * c_.tile_lanes) * c_.vector.axis_stride +
                    segment * c_.segment * c_.vector.channel_stride;
         return vector_.packed + tile % per_group * c_.tile_lanes * depth() +

@@ -169,6 +169,21 @@ base::Result<uint8_t> prefetch_ahead(Contraction& c) {
     return needed <= kLine ? kAheadLine : kAheadRow;
 }
 
+/// What the first row tile needs to pack the vector operand for the others.
+base::Result<void> check_fused(const Contraction& c, int64_t lanes) {
+    if (c.vector.whole)
+        return make_error(Code::unsupported,
+                          "fused: a loop over row blocks lies outside one over lane blocks");
+    const int64_t last_lanes = c.lanes % c.tile_lanes;
+    if (last_lanes != 0 && last_lanes < lanes)
+        return make_error(Code::unsupported,
+                          "fused: %lld lanes in the last tile: expected a vector of them or more",
+                          static_cast<long long>(last_lanes));
+    if (c.row_tiles < 2)
+        return make_error(Code::unsupported, "fused: one row tile, nothing reads the copy");
+    return {};
+}
+
 /// The microkernel of the first row tile where that packs the vector operand for the others.
 base::Result<int> add_fused_kernel(Lowering& lowering, const Contraction& c, MicrokernelSpec spec) {
     spec.rows = static_cast<uint8_t>(c.narrow_rows + (c.wide_tiles > 0 ? 1 : 0));
@@ -203,16 +218,7 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     c.scalar.whole = !(lanes_inside || one_lane_block);
 
     const bool fused = c.vector.source == Source::fused;
-    if (fused && c.vector.whole)
-        return make_error(Code::unsupported,
-                          "fused: a loop over row blocks lies outside one over lane blocks");
-    const int64_t last_lanes = c.lanes % c.tile_lanes;
-    if (fused && last_lanes != 0 && last_lanes < lanes_of(lowering.plan.isa))
-        return make_error(Code::unsupported,
-                          "fused: %lld lanes in the last tile: expected a vector of them or more",
-                          static_cast<long long>(last_lanes));
-    if (fused && c.row_tiles < 2)
-        return make_error(Code::unsupported, "fused: one row tile, nothing reads the copy");
+    if (fused) WHET_TRY_VOID(check_fused(c, lanes_of(lowering.plan.isa)));
 
     // With one tap per panel walk, packed sides need no tap table: the chain is one run of taps *
     // channels.

@@ -92,8 +92,7 @@ base::Result<void> lower_matmul(Lowering& lowering) {
                                  lowering.schedule.vector));
     c.transposed_vector =
         c.vector.source == Source::in_place && c.vector.axis_stride != 1 && c.lanes > 1;
-    if (c.transposed_vector || c.vector.source == Source::fused)
-        WHET_TRY_VOID(check_transposed(c, lanes_of(lowering.plan.isa)));
+    if (c.reads_transposed()) WHET_TRY_VOID(check_transposed(c, lanes_of(lowering.plan.isa)));
     c.dst_row = result_stride_along(lowering.op, computation, roles.row_axis);
     if (batch >= 0) c.dst_outer.stride[0] = result_stride_along(lowering.op, computation, batch);
     if (computation.bias_dimension >= 0) {

@@ -95,6 +95,8 @@ struct Contraction {
     int64_t most_ahead_step = 0;  ///< bytes a step that they can cover
     bool degenerate = false;      ///< no products (K = 0, no tap, alpha = 0): dst = epilogue(start)
 
+    /// Microkernels read the vector operand's rows in place and transpose them.
+    bool reads_transposed() const { return transposed_vector || vector.source == Source::fused; }
     int64_t rows_before(int64_t tile) const {  ///< first row of a row tile of one group
         return tile * narrow_rows + (tile < wide_tiles ? tile : wide_tiles);
     }

@@ -179,9 +179,9 @@ private:
     /// Row tiles partition the rows; segments partition the channels; tap tables are as long as the
     /// taps.
     Result<void> check_tiles(const Contraction& c) const {
-        const bool transposed = c.transposed_vector || c.vector.source == Source::fused;
-        if (transposed && (c.lanes < lanes_of(plan_.isa) || c.channels % kTransposedSteps != 0 ||
-                           c.segment % kTransposedSteps != 0))
+        if (c.reads_transposed() &&
+            (c.lanes < lanes_of(plan_.isa) || c.channels % kTransposedSteps != 0 ||
+             c.segment % kTransposedSteps != 0))
             return make_error(Code::verify_failed,
                               "%lld lanes and segments of %lld, transposed: less than a vector, or "
                               "not whole groups of steps",

@@ -78,8 +78,10 @@ std::vector<Sketch> sketches_of(const whet_op& op, Isa isa) {
         if (depthwise && rule.structure != Structure::depthwise) continue;
         // Which edges an operand packed in passing can have depends on the tile's width.
         constexpr int kMostVectors = 4;
-        while (!check_schedule(op, base, isa) && base.vectors < kMostVectors) ++base.vectors;
-        if (!check_schedule(op, base, isa)) continue;
+        auto checked = check_schedule(op, base, isa);
+        for (; !checked && base.vectors < kMostVectors; checked = check_schedule(op, base, isa))
+            ++base.vectors;
+        if (!checked) continue;
         // What is packed once need not be packed in every call.
         if (frozen && rule.scalar != Source::frozen && rule.vector != Source::frozen &&
             !sketches.empty() &&
