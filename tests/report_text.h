@@ -9,7 +9,7 @@
 static char report_text[1 << 22];
 static size_t report_size;
 
-static void clear_report(void) { report_text[report_size = 0] = 0; }
+static inline void clear_report(void) { report_text[report_size = 0] = 0; }
 
 static void collect(const char* text, size_t length, void* user) {
     (void)user;
