@@ -67,7 +67,8 @@ void Budget::observe_latency(double relative, double now_seconds) {
 forge::ControlMessage Budget::control(const MachineTimes& now, double forge_seconds,
                                       uint64_t trials, bool paused) {
     forge::ControlMessage message;
-    message.paused = paused || used_up(forge_seconds, trials);
+    // Without trials left, new row counts still borrow plans or get a first one.
+    message.paused = paused || forge_seconds >= options_.budget_seconds;
     message.cpu_share = share(now, forge_seconds);
     if (std::isfinite(options_.budget_seconds))
         message.seconds_left = std::max(0.0, options_.budget_seconds - forge_seconds);

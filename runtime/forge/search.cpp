@@ -94,7 +94,7 @@ bool Workshop::step() {
     // A family's first plan comes before everything. Its other row counts borrow that meanwhile, so
     // theirs take turns with the search: a program with a hundred row counts is searched too.
     if (heaviest != fresh_.end() && (!searching || turn_ % kFreshTurn == 0 ||
-                                     !families_[sites_.at(*heaviest)->family].decided)) {
+                                     !families_[sites_.at(*heaviest)->family].planned)) {
         plan_heaviest(heaviest);
         return true;
     }
@@ -140,9 +140,7 @@ bool Workshop::open_site(Site& site) {
     site.bound_ns = bound_of(site);
     doing_ = "draft";
     std::vector<policy::Proposal> drafts;
-    const bool decided = families_[site.family].decided;
-    for (const jit::Schedule& schedule :
-         draft(site, kDrafts, false, decided ? layout_of(site) : 0)) {
+    for (const jit::Schedule& schedule : draft(site, kDrafts, false, layout_of(site))) {
         int sketch = 0;
         base::Point point = site.space->point_of(schedule, &sketch);
         if (!point.empty()) drafts.push_back({sketch, std::move(point)});
@@ -180,67 +178,38 @@ bool Workshop::open_site(Site& site) {
     return true;
 }
 
-/// Chooses the packed layout of a family's frozen operand, once: for the family's heaviest site,
-/// the best draft of each of the most promising layouts is timed against the first plan. Candidates
-/// of other layouts are not tried afterwards, so that one weight is packed once for all row counts.
-void Workshop::decide_layout(Site& site) {
-    Family& family = families_[site.family];
-    if (family.decided || family.layout == 0) return;
-    Site* heaviest = &site;
-    for (const auto& [id, other] : sites_) {
-        if (other->family == site.family && other->stage == Site::Stage::open && other->has_best &&
-            other->timed && other->total_ns > heaviest->total_ns) {
-            heaviest = other.get();
-        }
-    }
-    if (!heaviest->has_best || !heaviest->timed) return;
-    family.decided = true;
+/// Chooses the packed layout of a family's frozen operand, once, before anything of the family is
+/// offered: the best draft of each of the most promising layouts is timed against the first plan,
+/// and the fastest becomes the first plan. Plans of other layouts are not tried afterwards, so that
+/// a weight is packed once for all row counts; a later change would need room for two copies.
+void Workshop::decide_layout(Site& site, Family& family) {
+    doing_ = "choose a layout";
     std::vector<uint64_t> layouts{family.layout};
-    double best_ratio = 1.02;  // another layout must pay for packing again
-    for (const jit::Schedule& schedule : draft(*heaviest, kDrafts, false, 0)) {
-        if (layouts.size() > kLayouts) break;
-        auto plan = jit::lower(heaviest->op, schedule, settings_.isa);
-        if (!plan ||
-            std::find(layouts.begin(), layouts.end(), plan->frozen[WHET_B].id) != layouts.end())
+    const Candidate first = site.best;
+    double best_ratio = 1.02;  // as good as even: the first plan needs no compile
+    for (const jit::Schedule& schedule : draft(site, kDrafts, false, 0)) {
+        if (layouts.size() > kLayouts || !may_try()) break;
+        auto plan = jit::lower(site.op, schedule, settings_.isa);
+        if (!plan || plan->frozen[WHET_B].id == 0 ||
+            std::ranges::find(layouts, plan->frozen[WHET_B].id) != layouts.end())
             continue;
-        const uint64_t layout = plan->frozen[WHET_B].id;
-        layouts.push_back(layout);
+        layouts.push_back(plan->frozen[WHET_B].id);
         auto prepared = prepare(std::move(*plan), schedule, true);
         if (!prepared) continue;
-        doing_ = "choose a layout";
         TrialOptions options;
         options.retest = false;
-        const TrialResult result =
-            run_trial(*heaviest, prepared->candidate, &heaviest->best, options);
+        const TrialResult result = run_trial(site, prepared->candidate, &first, options);
         ++trials_;
         if (trials_left_ > 0) --trials_left_;
         if (prepared->compiled == 0) ++trials_without_compile_;
         if (result.verdict != Verdict::right) {
-            count_refusal(*heaviest, result, schedule.print());
-        } else if (result.measured && result.ratio > best_ratio) {
+            count_refusal(site, result, schedule.print());
+        } else if (result.measured && result.ratio > best_ratio &&
+                   verified(site, prepared->candidate)) {
             best_ratio = result.ratio;
-            family.layout = layout;
+            family.layout = layouts.back();
+            site.best = std::move(prepared->candidate);
         }
-    }
-    if (family.layout == layouts[0]) return;
-    // The other layout won: every member needs a first plan in it, or all stay with the old one.
-    for (const auto& [id, other] : sites_) {
-        if (other->family != site.family || other->space == nullptr ||
-            other->stage == Site::Stage::closed)
-            continue;
-        if (draft(*other, 1, false, family.layout).empty()) {
-            family.layout = layouts[0];
-            return;
-        }
-    }
-    for (const auto& [id, other] : sites_) {
-        if (other->family != site.family || other->stage == Site::Stage::closed) continue;
-        other->has_best = false;
-        other->timed = false;
-        other->best = {};
-        other->lendable.clear();
-        if (other->stage == Site::Stage::lent) other->stage = Site::Stage::fresh;
-        fresh_.push_back(id);
     }
 }
 
@@ -268,8 +237,6 @@ bool Workshop::step_site(Site& site) {
             site.timed = true;
         }
     }
-    decide_layout(site);
-    if (!site.has_best && !fresh_.empty()) return true;
 
     doing_ = "search";
     const int batch = site.best_ns > kLongCallNs ? 1 : kBatch;
@@ -338,6 +305,18 @@ bool Workshop::try_proposal(Site& site, const policy::Proposal& proposal, bool m
     return true;
 }
 
+/// A long operation's trial verified a slice of its tasks: before the candidate may serve, all.
+bool Workshop::verified(Site& site, const Candidate& candidate) {
+    TrialOptions whole;
+    whole.measure = false;
+    const TrialResult checked = run_trial(site, candidate, nullptr, whole);
+    if (checked.verdict == Verdict::right) return true;
+    count_refusal(site, checked, candidate.schedule.print());
+    if (checked.verdict != Verdict::failed)
+        quarantine(site, candidate.schedule.print(), checked.reason);
+    return false;
+}
+
 void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan& prepared,
                      const TrialResult& result) {
     if (result.verdict != Verdict::right) {
@@ -384,18 +363,7 @@ void Workshop::judge(Site& site, const policy::Proposal& proposal, PreparedPlan&
         }
         return;
     }
-    if (jit::flops_of(site.op) > 0 && result.candidate_ns > 0) {
-        // A long operation was verified on a slice of its tasks: before it may serve, all of it.
-        TrialOptions whole;
-        whole.measure = false;
-        const TrialResult checked = run_trial(site, prepared.candidate, nullptr, whole);
-        if (checked.verdict != Verdict::right) {
-            count_refusal(site, checked, prepared.candidate.schedule.print());
-            if (checked.verdict != Verdict::failed)
-                quarantine(site, prepared.candidate.schedule.print(), checked.reason);
-            return;
-        }
-    }
+    if (!verified(site, prepared.candidate)) return;
     const double scale = site.offered_ns > 0 ? site.offered_ns / site.best_ns : 1;
     site.best = std::move(prepared.candidate);
     site.best_ns = ns;

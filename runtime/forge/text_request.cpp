@@ -202,8 +202,12 @@ void answer_text(Workshop& workshop, const std::string& request, const WriteRepl
     if (word == "report") return report(workshop, write);
     if (word == "explain") return explain(workshop, rest, write);
     if (word == "continue") return void(write(format("%d\n", workshop.search_on()), true));
+    if (word == "hold" && (rest == "on" || rest == "off")) {
+        workshop.hold(rest == "on");
+        return void(write(rest + "\n", true));
+    }
     write("error: got request '" + word +
-              "', expected inspect, tune, report, explain or continue\n",
+              "', expected inspect, tune, report, explain, continue, hold on or hold off\n",
           true);
 }
 

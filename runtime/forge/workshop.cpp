@@ -191,7 +191,7 @@ bool Workshop::offer_stored(Site& site) {
     if (!prepared || !layout_fits(site, prepared->plan)) return false;
     Family& family = families_[site.family];
     family.layout = prepared->plan.frozen[WHET_B].id;
-    family.decided = true;
+    family.planned = true;
     site.best = std::move(prepared->candidate);
     site.has_best = true;
     site.best_ns = plan->time_ns;
@@ -342,12 +342,18 @@ bool Workshop::zero_trial(Site& site) {
                 site.refused.insert(jit::hash_of(schedule));
                 continue;
             }
-            if (families_[site.family].layout == 0)
-                families_[site.family].layout = prepared->plan.frozen[WHET_B].id;
+            Family& family = families_[site.family];
             site.best = std::move(prepared->candidate);
             site.has_best = true;
             site.timed = false;
             site.best_ns = 0;
+            if (family.layout == 0) {
+                family.layout = prepared->plan.frozen[WHET_B].id;
+                // With a forced implementation the very first plan is asked for.
+                if (family.layout != 0 && settings_.options.force.empty())
+                    decide_layout(site, family);
+            }
+            family.planned = true;
             send_offer(site, OfferKind::zero_trial);
             break;
         }

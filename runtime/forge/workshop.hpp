@@ -84,7 +84,7 @@ struct Site {
 /// Sites that differ only in symbolic extents share the packed layout of a frozen operand.
 struct Family {
     uint64_t layout = 0;  ///< PackLayout.id of the frozen B; 0: not chosen, or nothing is frozen
-    bool decided = false;
+    bool planned = false;  ///< a member has a plan; the others borrow it, or find one of its layout
     std::vector<Site*> sites;
 };
 
@@ -116,7 +116,9 @@ public:
 
     /// Trials that may still be spent; negative: unlimited.
     void set_trials_left(int64_t trials) { trials_left_ = trials; }
-    bool may_try() const { return trials_left_ != 0; }
+    bool may_try() const { return trials_left_ != 0 && !held_; }
+    /// Held, no trial is made; new sites still borrow plans or get a first one.
+    void hold(bool held) { held_ = held; }
 
     StatusMessage status() const;
     double outside_cpu_seconds() const { return executor_->outside_cpu_seconds(); }
@@ -154,7 +156,8 @@ private:
     bool offer_ahead();
     void plan_heaviest(std::deque<SiteId>::iterator heaviest);
     bool open_site(Site& site);
-    void decide_layout(Site& site);
+    void decide_layout(Site& site, Family& family);
+    bool verified(Site& site, const Candidate& candidate);
     bool try_proposal(Site& site, const policy::Proposal& proposal, bool may_compile);
     void judge(Site& site, const policy::Proposal& proposal, PreparedPlan& prepared,
                const TrialResult& result);
@@ -210,6 +213,7 @@ private:
     base::UniqueFd measure_lock_;
     bool log_trials_ = false;  ///< WHET_LOG asks for every candidate
     int64_t trials_left_ = -1;
+    bool held_ = false;
     uint64_t trials_ = 0, trials_without_compile_ = 0;
     uint64_t rejected_wrong_ = 0, rejected_crashed_ = 0, rejected_slow_ = 0, rejected_planted_ = 0;
     SiteId working_on_ = 0;

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@
 
 #include "base/host.hpp"
 #include "runtime/dispatch/operation.hpp"
+#include "runtime/forge/text_request.hpp"
 #include "runtime/forge/worker.hpp"
 #include "tests/forge/ops.hpp"
 
@@ -113,6 +115,29 @@ TEST_F(WorkshopTest, SearchesOnWhereEverythingIsSettled) {
     EXPECT_EQ(workshop->status().sites_open, 1u);
     EXPECT_TRUE(workshop->step());
     EXPECT_GT(workshop->status().trials, settled_trials);
+}
+
+TEST_F(WorkshopTest, HeldItServesNewSitesWithoutATrial) {
+    auto workshop = make(jit::Isa::portable, false);
+    const auto answer = [&](const std::string& request) {
+        std::string text;
+        answer_text(*workshop, request, [&](const std::string& part, bool) {
+            text += part;
+            return true;
+        });
+        return text;
+    };
+    EXPECT_EQ(answer("hold on"), "on\n");
+    workshop->add_site(site_message(7, matmul_op(4, 16, 16)));
+    for (int i = 0; i < 100 && workshop->step(); ++i) {
+    }
+    EXPECT_EQ(recorder_.offers.size(), 1u);
+    EXPECT_EQ(workshop->status().trials, 0u);
+    EXPECT_EQ(answer("hold off"), "off\n");
+    for (int i = 0; i < 100 && workshop->step(); ++i) {
+    }
+    EXPECT_GT(workshop->status().trials, 0u);
+    EXPECT_TRUE(answer("hold").starts_with("error: got request 'hold'"));
 }
 
 TEST_F(WorkshopTest, DumpsWhatItOffers) {
@@ -251,14 +276,32 @@ TEST_F(WorkshopTest, MembersOfAFamilyShareOnePackedLayout) {
     workshop->set_trials_left(60);
     for (int i = 0; i < 200 && workshop->step(); ++i) {
     }
-    std::vector<uint64_t> layouts;
-    for (const auto& [site_id, site] : workshop->sites()) {
-        ASSERT_TRUE(site->has_best) << site->note;
-        const auto plan = jit::lower(site->op, site->best.schedule, jit::Isa::avx2);
-        layouts.push_back(plan->frozen[WHET_B].id);
+    for (const auto& [site_id, site] : workshop->sites()) ASSERT_TRUE(site->has_best) << site->note;
+    // From the very first offer on: a second layout would need a second copy of each weight.
+    std::set<uint64_t> layouts;
+    for (const OfferMessage& offer : recorder_.offers) {
+        const auto schedule = jit::Schedule::parse(offer.schedule);
+        ASSERT_TRUE(schedule) << offer.schedule;
+        const auto plan =
+            jit::lower(workshop->find_site(offer.site)->op, *schedule, jit::Isa::avx2);
+        ASSERT_TRUE(plan) << plan.error().message;
+        layouts.insert(plan->frozen[WHET_B].id);
     }
-    for (const uint64_t layout : layouts) EXPECT_EQ(layout, layouts[0]);
+    EXPECT_EQ(layouts.size(), 1u);
+    EXPECT_GE(recorder_.offers.size(), 4u);
     EXPECT_EQ(workshop->status().rejected_wrong, 0u);
+}
+
+TEST_F(WorkshopTest, TriesNoLayoutWithoutTrials) {
+    if (!base::host_features().avx2_fma) GTEST_SKIP() << "no AVX2";
+    auto workshop = make(jit::Isa::avx2, false);
+    workshop->add_site(site_message(1, matmul_op(32, 64, 96, true, true)));
+    workshop->set_trials_left(0);
+    for (int i = 0; i < 10 && workshop->step(); ++i) {
+    }
+    ASSERT_EQ(recorder_.offers.size(), 1u);
+    EXPECT_EQ(recorder_.offers[0].kind, OfferKind::zero_trial);
+    EXPECT_EQ(workshop->status().trials, 0u);
 }
 
 TEST_F(WorkshopTest, PlantedCandidatesAreRefusedCountedAndHarmNothing) {
@@ -345,6 +388,7 @@ TEST_F(WorkshopTest, CodeThatIsWrongForOneRemainderIsRefusedThereOnly) {
 /// A program with many row counts: one search for a neighbourhood, the others have its schedule.
 TEST_F(WorkshopTest, LendsTheScheduleOfTheNearestRowCount) {
     auto workshop = make(jit::Isa::portable, true);
+    workshop->set_trials_left(0);  // lending needs none
     const auto add = [&](SiteId id, int64_t rows) {
         SiteMessage message = site_message(id, matmul_op(rows, 40, 24, true, true));
         message.family = 7;

@@ -26,9 +26,14 @@ Case with_rows(const Case& one, int64_t rows) {
     return other;
 }
 
+void hold(const char* request) {
+    if (whet_text_call(request, [](const char*, size_t, void*) {}, nullptr) != WHET_OK)
+        complain(std::string(request) + ": " + whet_last_error());
+}
+
 /// Calls the new row counts until a plan answers each: their family's, or a first one that was
-/// never timed. Tuning has to run for that; it stops at once afterwards. The trials in that time
-/// are in the result ("further_trials").
+/// never timed. The forge has to run for that, and is held meanwhile: it makes no trial
+/// ("further_trials" in the result counts them).
 void settle(const std::vector<LiveSite*>& sites) {
     whet_resume();
     const int64_t end = now_ns() + static_cast<int64_t>(kSettleSeconds * 1e9);
@@ -68,6 +73,7 @@ int bench_unseen(const Options& options) {
         whet_resume();
         run.tune(options.budget_seconds, family.front().family());
         whet_pause();
+        hold("hold on");
         const int64_t trials = forge_facts().trials;
         std::vector<LiveSite*> unseen;
         const size_t first = run.size();
@@ -85,6 +91,7 @@ int bench_unseen(const Options& options) {
         }
         result.settings["further_trials"] =
             result.settings.value("further_trials", int64_t{0}) + forge_facts().trials - trials;
+        hold("hold off");
     }
     show_progress("");
     std::fputs(table_of(result).c_str(), stdout);
