@@ -92,6 +92,8 @@ typedef struct whet_op {
     float alpha, beta;    /* matmul; else 1 and 0 */
     int32_t spatial_rank; /* convolutions: 1, 2, 3 */
     int32_t groups;       /* convolutions */
+    uint32_t threads;     /* that share the work; 0: the calling thread alone */
+    uint32_t reserved;    /* 0 */
     int32_t stride[3], padding[3], dilation[3], output_padding[3];
     whet_view operands[WHET_MAX_OPERANDS];
 } whet_op;
@@ -131,6 +133,10 @@ WHET_API whet_status whet_op_softmax(whet_op* op, const whet_tensor* dst, const 
 /* Marks operand `index` as frozen in the operation (its bytes must be promised by whet_freeze
  * before calls). */
 WHET_API whet_status whet_op_set_frozen(whet_op* op, int index);
+/* Says that the program runs the operation on `threads` threads (1 to WHET_MAX_THREADS; 1: the
+ * calling thread alone). Plans then spread their tasks over as many; the bits do not depend on it. */
+#define WHET_MAX_THREADS 1024
+WHET_API whet_status whet_op_set_threads(whet_op* op, int threads);
 
 /* ---- sites ----------------------------------------------------------------------------------- */
 
@@ -154,6 +160,18 @@ WHET_API whet_status whet_site_set_original(whet_site* site, whet_original origi
 WHET_API whet_status whet_site_call(whet_site* site, void* const* operands, int count,
                                     whet_fallback fallback, void* user);
 
+/* Threads of the program. run: calls task(data, i) once for every i in [0, count), on any threads,
+ * at once as far as it can, and returns when all have returned. It must not fail. */
+typedef struct whet_executor {
+    void (*run)(void* self, int count, void (*task)(void* data, int index), void* data);
+    void* self;
+} whet_executor;
+/* whet_site_call for an operation of several threads: the plan's tasks run through `executor`; with
+ * null, or where the operation has one thread, on the calling thread. */
+WHET_API whet_status whet_site_call_on(whet_site* site, void* const* operands, int count,
+                                       const whet_executor* executor, whet_fallback fallback,
+                                       void* user);
+
 /* ---- for integrations ------------------------------------------------------------------------ */
 
 /* 1 under WHET_NUMERICS=invariant: every call is then Whet's, however small and however many threads
@@ -163,7 +181,7 @@ WHET_API int whet_is_invariant(void);
 /* Why an integration left a call to the original without asking a site. */
 typedef enum whet_bypass {
     WHET_BYPASS_UNSUPPORTED = 0, /* a form that no whet_op has: negative increments, overlap ... */
-    WHET_BYPASS_THREADS,         /* the original would use several threads */
+    WHET_BYPASS_THREADS,         /* the original would use several threads that Whet cannot share */
     WHET_BYPASS_FULL             /* no site left for it */
 } whet_bypass;
 /* Counts one such call, for the report. Tiny calls are not counted: counting costs what they do. */

@@ -110,17 +110,44 @@ bool has_wide_integers(void* provider, const void* function) {
     return false;
 }
 
+/// Of the BLAS's own OpenMP runtime, else of its caller's.
 Threads threads_of(void* provider, void* caller) {
     Threads threads;
     threads.openblas_get_num_threads = first_of<int (*)()>(
         provider, {"openblas_get_num_threads", "openblas_get_num_threads64_",
                    "scipy_openblas_get_num_threads", "scipy_openblas_get_num_threads64_"});
-    threads.omp_get_max_threads = first_of<int (*)()>(caller, {"omp_get_max_threads"});
-    threads.omp_in_parallel = first_of<int (*)()>(caller, {"omp_in_parallel"});
-    threads.omp_set_num_threads = first_of<void (*)(int)>(caller, {"omp_set_num_threads"});
     threads.mkl_get_max_threads = first_of<int (*)()>(provider, {"MKL_Get_Max_Threads"});
+    // 0: no threads, 1: its own threads, which nobody else can use, 2: OpenMP.
+    const auto kind = first_of<int (*)()>(
+        provider, {"openblas_get_parallel", "openblas_get_parallel64_",
+                   "scipy_openblas_get_parallel", "scipy_openblas_get_parallel64_"});
+    void* const runtime = ::dlsym(provider, "omp_get_max_threads") ? provider : caller;
+    threads.omp_set_num_threads = first_of<void (*)(int)>(runtime, {"omp_set_num_threads"});
+    if (threads.openblas_get_num_threads && (!kind || kind() != 2)) return threads;
+    threads.omp_get_max_threads = first_of<int (*)()>(runtime, {"omp_get_max_threads"});
+    threads.omp_in_parallel = first_of<int (*)()>(runtime, {"omp_in_parallel"});
+    threads.omp_get_num_threads = first_of<int (*)()>(runtime, {"omp_get_num_threads"});
+    threads.omp_get_thread_num = first_of<int (*)()>(runtime, {"omp_get_thread_num"});
+    threads.gomp_parallel =
+        first_of<decltype(threads.gomp_parallel)>(runtime, {"GOMP_parallel"});
     return threads;
 }
+
+/// A parallel region: every thread of the team takes each so many-th task, since the runtime may
+/// give fewer threads than were asked for.
+struct Region {
+    const Threads& threads;
+    int count;
+    void (*task)(void* data, int index);
+    void* data;
+
+    static void run(void* self) {
+        const auto& [threads, count, task, data] = *static_cast<const Region*>(self);
+        const int team = threads.omp_get_num_threads();
+        for (int index = threads.omp_get_thread_num(); index < count; index += team)
+            task(data, index);
+    }
+};
 
 const Original* make_original(void* caller, const NameRow& row) {
     auto* const original = new Original;
@@ -176,6 +203,12 @@ CallSite& place_of(uint64_t key) {
 }  // namespace
 
 CallSite call_sites[kCallSites];
+
+void run_on_openmp(void* threads, int count, void (*task)(void* data, int index), void* data) {
+    const auto& runtime = *static_cast<const Threads*>(threads);
+    Region region{runtime, count, task, data};
+    runtime.gomp_parallel(&Region::run, &region, static_cast<unsigned>(count), 0);
+}
 
 const Original& find_original(const void* return_address, Name name) {
     const uint64_t key = call_site_key(return_address, name);

@@ -41,24 +41,36 @@ using CblasGemmBatchStridedFunction = void (*)(int layout, int transa, int trans
                                                int64_t ldb, int64_t step_b, float beta, float* c,
                                                int64_t ldc, int64_t step_c, int64_t count);
 
-/// How an original chooses its number of threads; null where the library has no such function.
+/// How an original chooses its number of threads, and the OpenMP runtime that it runs them on; null
+/// where the library has no such function.
 struct Threads {
     int (*openblas_get_num_threads)() = nullptr;
+    int (*mkl_get_max_threads)() = nullptr;
     int (*omp_get_max_threads)() = nullptr;
     int (*omp_in_parallel)() = nullptr;
     void (*omp_set_num_threads)(int) = nullptr;
-    int (*mkl_get_max_threads)() = nullptr;
+    int (*omp_get_num_threads)() = nullptr;
+    int (*omp_get_thread_num)() = nullptr;
+    /// GNU's entry of a parallel region, which Intel's and LLVM's runtimes have too.
+    void (*gomp_parallel)(void (*body)(void*), void* data, unsigned threads,
+                          unsigned flags) = nullptr;
 
-    /// Whether the original would use one thread if the calling thread called it now. A few
+    /// How many threads the original would use if the calling thread called it now. A few
     /// nanoseconds.
-    bool one() const {
-        if (openblas_get_num_threads) return openblas_get_num_threads() == 1;
-        if (omp_get_max_threads)
-            return omp_get_max_threads() == 1 || (omp_in_parallel && omp_in_parallel() != 0);
-        if (mkl_get_max_threads) return mkl_get_max_threads() == 1;
-        return true;  // none of them: a BLAS without threads
+    int count() const {
+        const auto most = openblas_get_num_threads ? openblas_get_num_threads
+                          : omp_get_max_threads    ? omp_get_max_threads
+                                                   : mkl_get_max_threads;
+        const int threads = most ? most() : 1;  // none of them: a BLAS without threads
+        return threads > 1 && omp_in_parallel && omp_in_parallel() ? 1 : threads;
     }
+    bool one() const { return count() <= 1; }
+    /// Whether run_on_openmp works.
+    bool shared() const { return gomp_parallel && omp_get_num_threads && omp_get_thread_num; }
 };
+
+/// The `run` of a whet_executor whose `self` is a Threads that is shared().
+void run_on_openmp(void* threads, int count, void (*task)(void* data, int index), void* data);
 
 /// What one caller's library reaches by one name. Made once, lives as long as the process;
 /// immutable.

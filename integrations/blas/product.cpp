@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -118,6 +119,7 @@ whet_status describe(const Key& key, whet_op* op) {
     const whet_status status =
         whet_op_matmul(op, &c, &left, &right, nullptr, key.alpha, key.beta, WHET_EPILOGUE_NONE);
     if (status != WHET_OK) return status;
+    if (key.threads > 1) whet_op_set_threads(op, key.threads);
     if (key.frozen & 1) whet_op_set_frozen(op, WHET_B);
     if (key.frozen & 2) whet_op_set_frozen(op, WHET_A);
     return WHET_OK;
@@ -141,7 +143,8 @@ Place place_of(const Key& key) {
     }
     std::lock_guard lock(all.mutex);
     const auto [it, fresh] = all.places.emplace(key, place);
-    if (fresh && place.site) {
+    // The background runs an original on one thread; of several, only live calls tell the time.
+    if (fresh && place.site && key.threads == 1) {
         whet_site_set_original(place.site, background,
                                const_cast<Key*>(&it->first));  // nodes never move
     }
@@ -213,10 +216,14 @@ bool is_frozen(const void* pointer, size_t bytes) {
 
 void serve(Call& call) {
     if (!call.key.original->function) return run_original(call);
-    // An original that would use several threads is not replaced by one thread, unless every bit
-    // is to be Whet's.
-    if (!call.key.original->threads.one() && !whet_is_invariant())
-        return bypass(call, WHET_BYPASS_THREADS);
+    const Threads& threads = call.key.original->threads;
+    const int count = std::min(threads.count(), WHET_MAX_THREADS);
+    if (count > 1) {
+        // Threads that only the original can use are not replaced by one, unless every bit is to
+        // be Whet's.
+        if (!threads.shared() && !whet_is_invariant()) return bypass(call, WHET_BYPASS_THREADS);
+        if (threads.shared()) call.key.threads = count;
+    }
     if (call.key.batch == 1 && whet_frozen_generation() != 0) fill_frozen(call);
     Front* const mine = front ? front : make_front();
     if (!mine) return bypass(call, WHET_BYPASS_FULL);
@@ -230,7 +237,12 @@ void serve(Call& call) {
         return bypass(call, slot.place.bypass);
     }
     void* const operands[3] = {call.c, const_cast<float*>(call.b), const_cast<float*>(call.a)};
-    whet_site_call(slot.place.site, operands, 3, fallback, &call);
+    if (call.key.threads == 1) {
+        whet_site_call(slot.place.site, operands, 3, fallback, &call);
+        return;
+    }
+    const whet_executor team{run_on_openmp, const_cast<Threads*>(&threads)};
+    whet_site_call_on(slot.place.site, operands, 3, &team, fallback, &call);
 }
 
 }  // namespace whet::blas

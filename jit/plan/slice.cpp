@@ -44,6 +44,17 @@ double work_before(const Plan& plan, int64_t task) noexcept {
            static_cast<double>(images);
 }
 
+double busiest_share(const Plan& plan) noexcept {
+    const auto threads = static_cast<int64_t>(plan.op.threads);
+    if (threads <= 1 || !ranges_scale(plan)) return 1;
+    const int64_t tasks = plan.phases.back().task_count;
+    double most = 0;
+    for (int64_t i = 0; i < threads; ++i)
+        most = std::max(most, work_before(plan, tasks * (i + 1) / threads) -
+                                  work_before(plan, tasks * i / threads));
+    return most;
+}
+
 bool ranges_scale(const Plan& plan) noexcept {
     const Nest& nest = *plan.nest;
     if (nest.softmax_kernel >= 0 || nest.tasks_per_outer == 1) return true;

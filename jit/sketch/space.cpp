@@ -8,6 +8,7 @@
 
 #include "jit/op/computation.hpp"
 #include "jit/plan/nest.hpp"
+#include "jit/plan/slice.hpp"
 #include "jit/sketch/cost.hpp"
 
 namespace whet::jit {
@@ -178,7 +179,7 @@ public:
     }
     double estimate_ns(int sketch, const base::Point& point) const override {
         const auto plan = lower(op_, schedule_at(sketch, point), machine_.isa);
-        return plan ? cost_of(*plan, machine_).ns(machine_) : INFINITY;
+        return plan ? cost_of(*plan, machine_).ns(machine_) * busiest_share(*plan) : INFINITY;
     }
     int feature_count() const override { return kFeatureCount; }
     void features(int sketch, const base::Point& point, std::span<float> out) const override {

@@ -380,6 +380,16 @@ whet_status whet_op_set_frozen(whet_op* op, int index) {
     return WHET_OK;
 }
 
+whet_status whet_op_set_threads(whet_op* op, int threads) {
+    if (!op) return fail(make_error(Code::invalid_argument, "op: got null"));
+    if (threads < 1 || threads > WHET_MAX_THREADS) {
+        return fail(make_error(Code::invalid_argument, "got %d threads, expected 1 to %d", threads,
+                               WHET_MAX_THREADS));
+    }
+    op->threads = threads > 1 ? static_cast<uint32_t>(threads) : 0;
+    return WHET_OK;
+}
+
 const char* whet_last_error(void) { return last_error(); }
 
 }  // extern "C"

@@ -15,6 +15,37 @@
 namespace whet::runtime {
 namespace {
 
+/// One phase of a plan, shared by the operation's threads.
+struct SharedPhase {
+    const Record& record;
+    const jit::Operands& operands;
+    std::byte* scratch;
+    int phase;
+};
+
+/// The tasks of thread `index`: as many as any other's, or one less.
+void run_share(void* data, int index) {
+    const auto& [record, operands, scratch, phase] = *static_cast<const SharedPhase*>(data);
+    const jit::Plan& plan = record.plan;
+    const int64_t tasks = plan.phases[static_cast<size_t>(phase)].task_count;
+    const auto threads = static_cast<int64_t>(plan.op.threads);
+    const int64_t first = tasks * index / threads, last = tasks * (index + 1) / threads;
+    if (first == last) return;
+    std::byte* const mine = scratch + plan.shared_bytes + static_cast<size_t>(index) * plan.private_bytes;
+    jit::run_phase(plan, record.functions.data(), phase, operands, scratch, mine, first, last);
+}
+
+void run_tasks(const Record& record, const jit::Operands& operands, std::byte* scratch,
+               const whet_executor* executor) {
+    if (__builtin_expect(record.plan.op.threads > 1 && executor, 0)) {
+        SharedPhase phase{record, operands, scratch, 0};
+        for (; phase.phase < static_cast<int>(record.plan.phases.size()); ++phase.phase)
+            executor->run(executor->self, static_cast<int>(record.plan.op.threads), run_share, &phase);
+        return;
+    }
+    jit::run_plan(record.plan, record.functions.data(), operands, scratch);
+}
+
 /// Runs a record that needs packed copies; false when one is missing (nothing was written).
 bool run_packed(const Record& record, whet_site* site, void* const* operands, ThreadBlock& block,
                 std::byte* scratch) {
@@ -28,7 +59,7 @@ bool run_packed(const Record& record, whet_site* site, void* const* operands, Th
             return false;
         }
     }
-    jit::run_plan(record.plan, record.functions.data(), call, scratch);
+    run_tasks(record, call, scratch, block.executor);
     return true;
 }
 
@@ -36,7 +67,7 @@ bool run_record(const Record& record, whet_site* site, void* const* operands, Th
     std::byte* const scratch = block.scratch_of(record.scratch_bytes);
     if (!scratch && record.scratch_bytes > 0) return false;
     if (record.pack_mask) return run_packed(record, site, operands, block, scratch);
-    jit::run_plan(record.plan, record.functions.data(), jit::Operands{operands}, scratch);
+    run_tasks(record, jit::Operands{operands}, scratch, block.executor);
     return true;
 }
 
@@ -144,6 +175,20 @@ __attribute__((noinline)) whet_status call_slowly(whet_site* site, void* const* 
 
 }  // namespace
 }  // namespace whet::runtime
+
+extern "C" whet_status whet_site_call_on(whet_site* site, void* const* operands, int count,
+                                         const whet_executor* executor, whet_fallback fallback,
+                                         void* user) {
+    using namespace whet::runtime;
+    ThreadBlock* block = current_block;
+    if (__builtin_expect(!block, 0)) block = make_block(runtime().sites.capacity());
+    if (__builtin_expect(!block, 0)) return whet_site_call(site, operands, count, fallback, user);
+    const whet_executor* const outer = block->executor;  // a fallback may call in turn
+    block->executor = executor;
+    const whet_status status = whet_site_call(site, operands, count, fallback, user);
+    block->executor = outer;
+    return status;
+}
 
 extern "C" whet_status whet_site_call(whet_site* site, void* const* operands, int count,
                                       whet_fallback fallback, void* user) {

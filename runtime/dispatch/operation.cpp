@@ -107,6 +107,7 @@ whet_op canonical(const whet_op& op) noexcept {
     out.beta = op.beta == 0 ? 0.0f : op.beta;
     out.spatial_rank = op.spatial_rank;
     out.groups = op.groups;
+    out.threads = op.threads > 1 ? op.threads : 0;
     for (int i = 0; i < op.spatial_rank && i < 3; ++i) {
         out.stride[i] = op.stride[i];
         out.padding[i] = op.padding[i];
@@ -141,6 +142,10 @@ base::Result<void> check_operation(const whet_op& op) {
     if (op.operand_count < least || op.operand_count > most) {
         return base::make_error(Code::invalid_argument, "got %u operands, expected %u to %u",
                                 op.operand_count, least, most);
+    }
+    if (op.threads > WHET_MAX_THREADS) {
+        return base::make_error(Code::invalid_argument, "got %u threads, expected at most %d",
+                                op.threads, WHET_MAX_THREADS);
     }
     if (op.epilogue > WHET_EPILOGUE_RELU || op.bias_axis > 1 || op.spatial_rank < 0 ||
         op.spatial_rank > 3) {
@@ -220,6 +225,7 @@ std::string operation_text(const whet_op& op) {
                       (const char*[]){"dst", "a", "b", "bias"}[o];
     }
     if (!frozen.empty()) add_field(text, "frozen", frozen);
+    if (op.threads > 1) add_field(text, "threads", std::to_string(op.threads));
     if (op.operand_count > WHET_BIAS) text += " bias";
     if (op.epilogue == WHET_EPILOGUE_RELU) text += " relu";
     return text;

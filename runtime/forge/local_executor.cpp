@@ -65,7 +65,8 @@ public:
           arena_(arena),
           at_(position),
           scratch_(scratch),
-          shared_bytes_(shared_bytes) {
+          shared_bytes_(shared_bytes),
+          busiest_share_(jit::busiest_share(*runnable.plan)) {
         if (size_.share >= 1) return;
         const bool ranges = plan().phases.size() == 1 && tasks() > 1 && jit::ranges_scale(plan());
         if (ranges && size_.share * static_cast<double>(tasks()) >= kTasksPerSlice) return;
@@ -78,7 +79,8 @@ public:
         if (parts_.empty() && !ranges) size_.share = 1;
     }
 
-    /// Nanoseconds of one call, from one sample.
+    /// Nanoseconds of one call, from one sample. An operation of several threads is timed on one;
+    /// how evenly its tasks fall to the threads is reckoned, and the program's live trial decides.
     double sample() {
         const uint64_t began = base::cycles_after();
         double calls = 0;
@@ -88,7 +90,8 @@ public:
             for (; calls < static_cast<double>(size_.repeats); ++calls)
                 run_tasks(plan(), 0, tasks());
         }
-        return static_cast<double>(base::cycles_after() - began) / base::cycles_per_ns() / calls;
+        return static_cast<double>(base::cycles_after() - began) / base::cycles_per_ns() / calls *
+               busiest_share_;
     }
 
 private:
@@ -154,6 +157,7 @@ private:
     size_t& at_;
     std::byte* scratch_;
     size_t shared_bytes_;
+    double busiest_share_;
     double position_ = 0;
     std::vector<jit::PartialPlan> parts_;
     size_t next_part_ = 0;

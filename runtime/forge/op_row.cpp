@@ -2,7 +2,9 @@
 // Operations as one line of text, in the words of the suites: `linear m=32 k=384 n=1536`.
 #include "runtime/forge/op_row.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <climits>
 #include <map>
 #include <vector>
 
@@ -99,7 +101,7 @@ base::Result<whet_op> parse_product(std::string_view name, Row& row) {
     const int64_t batch = name == "bmm" ? row.number("batch") : 0;
     const bool linear = name == "linear";
     const int64_t frozen = row.number("frozen", 0), with_bias = row.number("bias", linear ? 1 : 0);
-    const int64_t relu = row.number("relu", 0);
+    const int64_t relu = row.number("relu", 0), threads = row.number("threads", 1);
     WHET_TRY_VOID(row.check());
     Values c{m, n}, a{m, k}, b{k, n}, bias{n}, weight_strides{1, k};
     if (batch > 0)
@@ -114,7 +116,8 @@ base::Result<whet_op> parse_product(std::string_view name, Row& row) {
         whet_op_set_frozen(&op, WHET_B);
         if (with_bias != 0) whet_op_set_frozen(&op, WHET_BIAS);
     }
-    return finish(status, op);
+    if (status != WHET_OK) return finish(status, op);
+    return finish(whet_op_set_threads(&op, static_cast<int>(std::min<int64_t>(threads, INT_MAX))), op);
 }
 
 base::Result<whet_op> parse_convolution(bool transposed, int rank, Row& row) {

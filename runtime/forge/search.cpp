@@ -60,7 +60,7 @@ bool Workshop::compile_allowed() const {
 /// Only arithmetic bounds a trial from below: its activations are warm, so their bytes may come
 /// faster than the stream bandwidth that the reported bound counts with.
 double Workshop::compute_bound_ns(const Site& site) const {
-    const double peak = stored_.machine.peak_gflops;
+    const double peak = stored_.machine.peak_gflops * std::max<uint32_t>(site.op.threads, 1);
     return peak > 0 && settings_.isa != jit::Isa::portable ? jit::flops_of(site.op) / peak : 0;
 }
 

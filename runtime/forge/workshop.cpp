@@ -415,7 +415,8 @@ void Workshop::dump(const Site& site) {
 
 double Workshop::bound_of(const Site& site) {
     const MachineRecord& record = machine();
-    return jit::bound_ns(site.op, record.peak_gflops, record.stream_gbs);
+    const double threads = std::max<uint32_t>(site.op.threads, 1);
+    return jit::bound_ns(site.op, threads * record.peak_gflops, threads * record.stream_gbs);
 }
 
 void Workshop::save(const Site& site) {

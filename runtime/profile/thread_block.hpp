@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-struct whet_site;
+#include <whet/whet.h>
 
 namespace whet::runtime {
 
@@ -45,6 +45,8 @@ struct alignas(64) ThreadBlock {
     /// Odd while the thread runs a record with packed operands (see FrozenRegistry::reclaim).
     std::atomic<uint32_t> packed_calls{0};
     uint32_t random = 0x9e3779b9u;
+    /// Of the call that the thread is in; null: it runs alone.
+    const whet_executor* executor = nullptr;
 
     alignas(64) std::atomic<uint32_t> head{0};  ///< written by the thread
     Sample ring[kRing];

@@ -64,6 +64,8 @@ TrialVerdict LiveTrial::verdict_at_end(double evidence_low) const {
     return evidence_low > 1 ? TrialVerdict::adopt : TrialVerdict::decline;
 }
 
+Centre LiveTrial::centre() const { return centre_of(log_ratios_); }
+
 double LiveTrial::ratio() const {
     return log_ratios_.empty() ? 1 : std::exp(centre_of(log_ratios_).median);
 }

@@ -11,6 +11,11 @@ namespace whet::runtime {
 
 enum class TrialVerdict { undecided, adopt, decline };
 
+/// Median and a robust 95 % interval (by the median absolute deviation) of a sample.
+struct Centre {
+    double median = 0, low = 0, high = 0;
+};
+
 /// Live timings of incumbent and challenger. Pairs are formed in order of arrival, so that slow
 /// changes of the machine fall on both. Not thread-safe.
 class LiveTrial {
@@ -22,6 +27,8 @@ public:
     /// What to do when there will be no more samples. evidence_low: lower end of the forge's own
     /// interval.
     TrialVerdict verdict_at_end(double evidence_low) const;
+    /// Of the log-ratios incumbent / challenger.
+    Centre centre() const;
     /// incumbent time / challenger time; 1 without samples.
     double ratio() const;
     size_t pairs() const { return log_ratios_.size(); }
@@ -34,10 +41,6 @@ private:
     std::vector<double> log_ratios_;
 };
 
-/// Median and a robust 95 % interval (by the median absolute deviation) of a sample.
-struct Centre {
-    double median = 0, low = 0, high = 0;
-};
 Centre centre_of(std::vector<double> values);
 
 }  // namespace whet::runtime

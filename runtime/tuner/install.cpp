@@ -130,6 +130,8 @@ void Tuner::consider(SiteState& state, const forge::OfferMessage& offer, Lock& l
     if (runtime_.options.force == "original") return;
     // Its family is decided by the sites that are searched.
     if (offer.kind == forge::OfferKind::lent) return;
+    // One thread in the background cannot tell how several fare: the program's calls do.
+    if (state.site->op.threads > 1) return begin_trial(state);
     time_against_original(state, lock);
     if (state.pending) decide_family(family, base::steady_ns());
 }
@@ -157,7 +159,9 @@ base::Result<Record*> Tuner::make_record(const whet_op& op, const std::string& s
         record->packs[i] = runtime_.frozen.set_of(plan.frozen[i]);
         record->pack_mask |= 1u << i;
     }
-    record->scratch_bytes = plan.shared_bytes + plan.private_bytes;
+    plan.private_bytes = (plan.private_bytes + 63) / 64 * 64;
+    record->scratch_bytes =
+        plan.shared_bytes + plan.private_bytes * std::max<uint32_t>(op.threads, 1);
     record->schedule = schedule;
     record->schedule_hash = jit::hash_of(parsed);
     record->plan = std::move(plan);
@@ -298,6 +302,7 @@ void Tuner::cross(FamilyState& family) {
     for (const uint32_t index : family.sites) {
         SiteState& state = sites_[index];
         if (!state.pending || state.current) continue;
+        if (state.trial) end_trial(state, TrialVerdict::undecided);
         const Candidate candidate = *state.pending;
         state.pending.reset();
         if (candidate.kind == forge::OfferKind::lent && !leads.contains(candidate.record->schedule))
@@ -343,12 +348,19 @@ void Tuner::begin_trial(SiteState& state) {
 
 void Tuner::end_trial(SiteState& state, TrialVerdict outcome) {
     state.site->challenger.store(nullptr, std::memory_order_release);
-    const double ratio = state.trial->ratio();
-    state.trial.reset();
+    const auto trial = std::move(state.trial);
+    const double ratio = trial->ratio();
     const Candidate candidate = *state.pending;
     if (outcome == TrialVerdict::undecided) {
         set_sample_period(state);
         return;  // pending stays: tried again later
+    }
+    if (family_of(state).decision != FamilyDecision::whet) {
+        // Against the original, on several threads.
+        const Centre centre = trial->centre();
+        state.pending->against_original = std::exp(centre.median);
+        state.pending->against_original_low = std::exp(centre.low);
+        return decide_family(family_of(state), base::steady_ns());
     }
     state.pending.reset();
     if (outcome == TrialVerdict::adopt) {
@@ -370,17 +382,26 @@ void Tuner::end_trial(SiteState& state, TrialVerdict outcome) {
     }
 }
 
+/// A candidate on several threads whose trial was broken off.
+bool Tuner::wants_trial_against_original(const SiteState& state) const {
+    return state.site->op.threads > 1 && !state.current && state.pending &&
+           state.pending->kind != forge::OfferKind::lent &&
+           state.pending->against_original == 0 && runtime_.options.force != "original";
+}
+
 void Tuner::check_trials(int64_t now) {
     for (auto& state : sites_) {
         if (state.trial) {
             TrialVerdict outcome = state.trial->verdict();
-            if (outcome == TrialVerdict::undecided &&
+            if (outcome == TrialVerdict::undecided && state.current &&
                 now - state.trial_began_ns > kLongestTrialNs) {
                 outcome = state.trial->verdict_at_end(state.pending->low);
             }
             if (outcome != TrialVerdict::undecided) end_trial(state, outcome);
         } else if (state.pending && state.current &&
                    family_of(state).decision == FamilyDecision::whet) {
+            begin_trial(state);
+        } else if (wants_trial_against_original(state)) {
             begin_trial(state);
         }
     }
@@ -393,7 +414,7 @@ void Tuner::time_waiting_candidates(Lock& lock) {
         for (const uint32_t index : family.sites) {
             SiteState& state = sites_[index];
             if (state.pending && state.pending->against_original == 0 && !family.reverted &&
-                state.pending->kind != forge::OfferKind::lent &&
+                state.pending->kind != forge::OfferKind::lent && state.site->op.threads <= 1 &&
                 runtime_.options.force != "original" &&
                 (state.site->original.load() || state.original.count() >= 4)) {
                 time_against_original(state, lock);

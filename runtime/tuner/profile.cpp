@@ -93,7 +93,7 @@ void Tuner::take_sample(const Sample& sample) {
     }
     if (!state.trial || !state.pending) return;
     if (sample.record == state.pending->record) state.trial->add(true, ns);
-    if (sample.record && sample.record == state.current) state.trial->add(false, ns);
+    if (sample.record == state.current) state.trial->add(false, ns);  // without one, the original
 }
 
 void Tuner::set_sample_period(SiteState& state) {

@@ -102,6 +102,14 @@ def torch_steps():
     yield "attention", "some", lambda: functional.scaled_dot_product_attention(*(tensor(1, 4, 64, 64) for _ in range(3)))
     yield "empty", 0, lambda: torch.addmm(tensor(400, 400), tensor(400, 0), tensor(0, 400), beta=2)
 
+    def on_two_threads(product):
+        torch.set_num_threads(2)
+        answer = product()
+        torch.set_num_threads(1)
+        return answer
+    yield "mm on two threads", 1, lambda: on_two_threads(lambda: a @ b)
+    yield "bmm on two threads", 1, lambda: on_two_threads(lambda: torch.bmm(tensor(5, 71, 80), tensor(5, 80, 90)))
+
     def gradient():
         with torch.enable_grad():
             leaf = weight.clone().requires_grad_()

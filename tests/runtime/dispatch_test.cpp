@@ -330,6 +330,96 @@ TEST(Frozen, APackedCopyServesUntilThaw) {
     site->record.store(nullptr);
 }
 
+/// Threads that are started for each call, the last first.
+void run_on_threads(void* most, int count, void (*task)(void* data, int index), void* data) {
+    *static_cast<int*>(most) = std::max(*static_cast<int*>(most), count);
+    std::vector<std::thread> threads;
+    for (int i = count; i-- > 1;) threads.emplace_back([=] { task(data, i); });
+    task(data, 0);
+    for (auto& thread : threads) thread.join();
+}
+
+/// The product by a portable plan whose tasks `threads` threads share; its answer.
+std::vector<float> on_threads(test::Product& product, const jit::Schedule& schedule, int threads) {
+    EXPECT_EQ(whet_op_set_threads(&product.op, threads), WHET_OK) << whet_last_error();
+    whet_site* site = nullptr;
+    EXPECT_EQ(whet_site_get(&product.op, &site), WHET_OK);
+    auto plan = jit::lower(site->op, schedule, jit::Isa::portable);
+    EXPECT_TRUE(plan) << plan.error().message;
+    static auto& kept = *new std::deque<Record>;  // as long as the process
+    Record& record = kept.emplace_back();
+    record.plan = std::move(*plan);
+    record.plan.private_bytes = (record.plan.private_bytes + 63) / 64 * 64;
+    record.scratch_bytes = record.plan.shared_bytes + record.plan.private_bytes * static_cast<size_t>(threads);
+    site->record.store(&record, std::memory_order_release);
+    int most = 0;
+    const whet_executor executor{run_on_threads, &most};
+    Fallback fallback;
+    void* operands[3];
+    product.operands(operands);
+    for (int i = 0; i < 20; ++i) {  // sampled calls, compared ones, and others
+        std::fill(product.c.begin(), product.c.end(), NAN);
+        EXPECT_EQ(whet_site_call_on(site, operands, 3, &executor, Fallback::run, &fallback), WHET_OK);
+    }
+    EXPECT_EQ(fallback.calls, 0);
+    EXPECT_EQ(most, threads > 1 ? threads : 0);
+    EXPECT_EQ(site->record.load(), &record) << "a check found the answer wrong";
+    const std::vector<float> shared = product.c;
+    // Without an executor one thread does it all.
+    std::fill(product.c.begin(), product.c.end(), NAN);
+    EXPECT_EQ(whet_site_call(site, operands, 3, Fallback::run, &fallback), WHET_OK);
+    for (int64_t i = 0; i < product.m * product.n; ++i)
+        EXPECT_EQ(std::memcmp(&shared[i], &product.c[i], sizeof(float)), 0) << i;
+    site->record.store(nullptr);
+    return shared;
+}
+
+TEST(Threads, ShareAPlansTasksAndChangeNoBit) {
+    struct {
+        const char* name;
+        jit::LoopOrder order;
+        jit::Source scalar, vector;
+    } const kinds[] = {{"rows", jit::LoopOrder::rsl, jit::Source::in_place, jit::Source::in_place},
+                       {"packed rows", jit::LoopOrder::rsl, jit::Source::packed, jit::Source::packed},
+                       {"lanes", jit::LoopOrder::lsr, jit::Source::packed, jit::Source::packed},
+                       {"one task", jit::LoopOrder::slr, jit::Source::in_place, jit::Source::packed}};
+    for (const auto& kind : kinds) {
+        SCOPED_TRACE(kind.name);
+        jit::Schedule schedule;
+        schedule.order = kind.order;
+        schedule.scalar = kind.scalar;
+        schedule.vector = kind.vector;
+        schedule.rows = 4;
+        schedule.row_block = schedule.lane_block = 1;
+        test::Product alone(29, 1030, 75, 91);
+        const std::vector<float> expected = on_threads(alone, schedule, 1);
+        for (int64_t i = 0; i < 29 * 75; ++i) EXPECT_NEAR(expected[i], alone.expected[i], 1e-3) << i;
+        for (const int threads : {2, 3, 8, 64}) {
+            SCOPED_TRACE(threads);
+            test::Product product(29, 1030, 75, 91);
+            const std::vector<float> got = on_threads(product, schedule, threads);
+            EXPECT_EQ(std::memcmp(got.data(), expected.data(), 29 * 75 * sizeof(float)), 0);
+        }
+    }
+}
+
+TEST(Threads, AreBounded) {
+    test::Product product(3, 3, 3, 92);
+    EXPECT_EQ(whet_op_set_threads(&product.op, 0), WHET_INVALID_ARGUMENT);
+    EXPECT_STREQ(whet_last_error(), "got 0 threads, expected 1 to 1024");
+    EXPECT_EQ(whet_op_set_threads(&product.op, WHET_MAX_THREADS + 1), WHET_INVALID_ARGUMENT);
+    EXPECT_EQ(product.op.threads, 0u);
+    ASSERT_EQ(whet_op_set_threads(&product.op, 5), WHET_OK);
+    EXPECT_NE(operation_text(product.op).find(" threads=5"), std::string::npos);
+    const uint64_t five = operation_id(canonical(product.op)), family = family_id(canonical(product.op));
+    ASSERT_EQ(whet_op_set_threads(&product.op, 1), WHET_OK);
+    EXPECT_NE(operation_id(canonical(product.op)), five);
+    EXPECT_NE(family_id(canonical(product.op)), family);
+    product.op.threads = 5000;
+    whet_site* site = nullptr;
+    EXPECT_EQ(whet_site_get(&product.op, &site), WHET_INVALID_ARGUMENT);
+}
+
 TEST(Fork, AChildKeepsWhatWasPublished) {
     test::Product product(1, 1, 1, 81, 2.5f);
     whet_site* site = nullptr;

@@ -91,7 +91,11 @@ TEST(Budget, LimitsReachTheForge) {
     EXPECT_EQ(some.trials_left, 6);
     EXPECT_FALSE(some.paused);
     EXPECT_TRUE(budget.control({2, 1}, 3.5, 4, false).paused);
-    EXPECT_TRUE(budget.control({2, 1}, 1, 10, false).paused);
+    // Without trials left, new operations still get first plans.
+    const auto none = budget.control({2, 1}, 1, 10, false);
+    EXPECT_EQ(none.trials_left, 0);
+    EXPECT_FALSE(none.paused);
+    EXPECT_TRUE(budget.control({2, 1}, 1, 4, true).paused);
 }
 
 TEST(BackgroundTimer, TimesAPlanAgainstAnOriginal) {

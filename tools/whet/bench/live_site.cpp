@@ -11,6 +11,7 @@
 
 #include "tools/whet/bench/machine.hpp"
 #include "tools/whet/bench/reference.hpp"
+#include "tools/whet/bench/team.hpp"
 
 namespace whet::bench {
 namespace {
@@ -76,7 +77,7 @@ Runnable Original::on(const float* a, const Weights& weights) const {
                     RunnableDeleter{module_});
 }
 
-LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen,
+LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen, int threads,
                    const Original* original, Allocator allocator)
     : case_(one), weights_(std::move(weights)), original_(original), allocator_(allocator) {
     dst_bytes_ = static_cast<size_t>(count_of(one.dst_extents())) * sizeof(float);
@@ -86,12 +87,21 @@ LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool
     operands_[WHET_BIAS] = const_cast<float*>(weights_->bias());
     direct_ = original->on(a_.get(), *weights_);
     whet_op op;
-    if (describe(one, frozen, &op) != WHET_OK || whet_site_get(&op, &site_) != WHET_OK) {
+    if (describe(one, frozen, &op) != WHET_OK || whet_op_set_threads(&op, threads) != WHET_OK ||
+        whet_site_get(&op, &site_) != WHET_OK) {
         site_ = nullptr;
         return;
     }
     operand_count_ = static_cast<int>(op.operand_count);
-    whet_site_set_original(site_, &LiveSite::background, const_cast<Original*>(original));
+    if (threads > 1)
+        team_ = &openmp_team();  // and the originals run on as many: only live calls tell their time
+    else
+        whet_site_set_original(site_, &LiveSite::background, const_cast<Original*>(original));
+}
+
+whet_status LiveSite::call_site() {
+    return team_ ? whet_site_call_on(site_, operands_, operand_count_, team_, &LiveSite::fallback, this)
+                 : whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this);
 }
 
 void LiveSite::fallback(void* user) {
@@ -146,9 +156,7 @@ void LiveSite::call() {
     next_copy();
     ++total_;
     last_served_ = true;
-    if (!site_ ||
-        whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this) != WHET_OK)
-        fallback(this);
+    if (!site_ || call_site() != WHET_OK) fallback(this);
     if (!own_result) allocator_.release(operands_[WHET_DST], dst_bytes_);
     own_result_ = false;
 }
@@ -174,7 +182,7 @@ double LiveSite::difference() {
     fallback(this);
     operands_[WHET_DST] = got.get();
     if (site_)
-        whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this);
+        call_site();
     else
         fallback(this);
     fallbacks_ = before;

@@ -41,7 +41,7 @@ private:
 /// One case under Whet. Not thread-safe.
 class LiveSite {
 public:
-    LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen,
+    LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen, int threads,
              const Original* original, Allocator allocator);
 
     /// One call as the application makes it: allocates the destination, calls, releases. Turns to
@@ -77,6 +77,8 @@ public:
 
 private:
     static void fallback(void* user);
+    /// By its plan, or the original.
+    whet_status call_site();
     static void background(const whet_op* op, void* const* operands, void* context);
 
     Case case_;
@@ -85,6 +87,7 @@ private:
     Runnable direct_;  ///< the original on this site's operands
     Allocator allocator_;
     whet_site* site_ = nullptr;
+    const whet_executor* team_ = nullptr;  ///< of several threads
     int operand_count_ = 0;
     size_t dst_bytes_ = 0;
     Floats a_;

@@ -99,7 +99,7 @@ size_t FamilyRun::add(const Case& one) {
         weights = std::make_shared<const Weights>(one, last_level_bytes_, options_.frozen);
     if (one.has_weights()) shared_ = weights;
     sites_.push_back(std::make_unique<LiveSite>(
-        one, weights, options_.frozen, Original::make(one, party_.originals), party_.allocator));
+        one, weights, options_.frozen, options_.threads, Original::make(one, party_.originals), party_.allocator));
     return sites_.size() - 1;
 }
 
