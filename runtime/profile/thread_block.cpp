@@ -10,7 +10,7 @@
 
 namespace whet::runtime {
 
-thread_local ThreadBlock* current_block = nullptr;
+constinit thread_local ThreadBlock* current_block = nullptr;
 
 namespace {
 

@@ -91,7 +91,7 @@ private:
 
 /// The calling thread's block, or null before its first call. Initial-exec: one load from the
 /// thread pointer.
-extern thread_local ThreadBlock* current_block __attribute__((tls_model("initial-exec")));
+extern constinit thread_local ThreadBlock* current_block __attribute__((tls_model("initial-exec")));
 
 /// Makes (or reuses) the calling thread's block; null when memory is out. site_capacity: counters
 /// per block.
