@@ -134,7 +134,8 @@ WHET_API whet_status whet_op_softmax(whet_op* op, const whet_tensor* dst, const 
  * before calls). */
 WHET_API whet_status whet_op_set_frozen(whet_op* op, int index);
 /* Says that the program runs the operation on `threads` threads (1 to WHET_MAX_THREADS; 1: the
- * calling thread alone). Plans then spread their tasks over as many; the bits do not depend on it. */
+ * calling thread alone). Plans then spread their tasks over as many; the bits do not depend on it.
+ */
 #define WHET_MAX_THREADS 1024
 WHET_API whet_status whet_op_set_threads(whet_op* op, int threads);
 
@@ -181,7 +182,7 @@ WHET_API int whet_is_invariant(void);
 /* Why an integration left a call to the original without asking a site. */
 typedef enum whet_bypass {
     WHET_BYPASS_UNSUPPORTED = 0, /* a form that no whet_op has: negative increments, overlap ... */
-    WHET_BYPASS_THREADS,         /* the original would use several threads that Whet cannot share */
+    WHET_BYPASS_THREADS,         /* the original would use threads that only it can use */
     WHET_BYPASS_FULL             /* no site left for it */
 } whet_bypass;
 /* Counts one such call, for the report. Tiny calls are not counted: counting costs what they do. */

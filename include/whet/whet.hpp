@@ -66,6 +66,26 @@ inline whet_status op_matmul(whet_op& op, const Tensor& c, const Tensor& a, cons
     return whet_op_matmul(&op, &c_c, &c_a, &c_b, bias ? &c_bias : nullptr, alpha, beta, epilogue);
 }
 
+/// Threads of the program: `run(count, body)` calls body(i) once for every i in [0, count), at once
+/// as far as it can, and returns when all have returned; it must not throw. With oneTBB:
+///     whet::Executor executor([](int count, auto&& body) { tbb::parallel_for(0, count, body); });
+/// Refers to `run` by value; must outlive the calls.
+template <typename Run>
+class Executor {
+public:
+    explicit Executor(Run run) : run_(std::move(run)) {}
+    /// The C form; it points into this object.
+    whet_executor c_executor() const noexcept {
+        return {&Executor::run, const_cast<void*>(static_cast<const void*>(this))};
+    }
+
+private:
+    static void run(void* self, int count, void (*task)(void* data, int index), void* data) {
+        static_cast<const Executor*>(self)->run_(count, [=](int index) { task(data, index); });
+    }
+    Run run_;
+};
+
 /// A handle of one operation's slot; valid as long as the process, free to copy.
 class Site {
 public:
@@ -81,6 +101,17 @@ public:
         void* operands[] = {const_cast<void*>(static_cast<const void*>(data))...};
         return whet_site_call(
             handle_, operands, static_cast<int>(sizeof...(data)),
+            [](void* user) { (*static_cast<std::remove_reference_t<Fallback>*>(user))(); },
+            const_cast<void*>(static_cast<const void*>(&fallback)));
+    }
+    /// The same for an operation of several threads (whet_op_set_threads), whose plan runs through
+    /// `executor`.
+    template <typename Run, typename Fallback, typename... Data>
+    whet_status call_on(const Executor<Run>& executor, Fallback&& fallback, Data*... data) const {
+        void* operands[] = {const_cast<void*>(static_cast<const void*>(data))...};
+        const whet_executor c_executor = executor.c_executor();
+        return whet_site_call_on(
+            handle_, operands, static_cast<int>(sizeof...(data)), &c_executor,
             [](void* user) { (*static_cast<std::remove_reference_t<Fallback>*>(user))(); },
             const_cast<void*>(static_cast<const void*>(&fallback)));
     }

@@ -117,6 +117,8 @@ Threads threads_of(void* provider, void* caller) {
         provider, {"openblas_get_num_threads", "openblas_get_num_threads64_",
                    "scipy_openblas_get_num_threads", "scipy_openblas_get_num_threads64_"});
     threads.mkl_get_max_threads = first_of<int (*)()>(provider, {"MKL_Get_Max_Threads"});
+    threads.mkl_set_num_threads_local =
+        first_of<int (*)(int)>(provider, {"MKL_Set_Num_Threads_Local"});
     // 0: no threads, 1: its own threads, which nobody else can use, 2: OpenMP.
     const auto kind = first_of<int (*)()>(
         provider, {"openblas_get_parallel", "openblas_get_parallel64_",
@@ -128,10 +130,12 @@ Threads threads_of(void* provider, void* caller) {
     threads.omp_in_parallel = first_of<int (*)()>(runtime, {"omp_in_parallel"});
     threads.omp_get_num_threads = first_of<int (*)()>(runtime, {"omp_get_num_threads"});
     threads.omp_get_thread_num = first_of<int (*)()>(runtime, {"omp_get_thread_num"});
-    threads.gomp_parallel =
-        first_of<decltype(threads.gomp_parallel)>(runtime, {"GOMP_parallel"});
+    threads.gomp_parallel = first_of<decltype(threads.gomp_parallel)>(runtime, {"GOMP_parallel"});
     return threads;
 }
+
+std::atomic<bool> region_was_opened = false;
+std::atomic<bool> team_is_gone = false;
 
 /// A parallel region: every thread of the team takes each so many-th task, since the runtime may
 /// give fewer threads than were asked for.
@@ -206,6 +210,13 @@ CallSite call_sites[kCallSites];
 
 void run_on_openmp(void* threads, int count, void (*task)(void* data, int index), void* data) {
     const auto& runtime = *static_cast<const Threads*>(threads);
+    static const bool watched =
+        ::pthread_atfork(nullptr, nullptr, [] { team_is_gone = region_was_opened.load(); }) == 0;
+    if (team_is_gone || !watched) {
+        for (int index = 0; index < count; ++index) task(data, index);
+        return;
+    }
+    if (!region_was_opened.load(std::memory_order_relaxed)) region_was_opened = true;
     Region region{runtime, count, task, data};
     runtime.gomp_parallel(&Region::run, &region, static_cast<unsigned>(count), 0);
 }

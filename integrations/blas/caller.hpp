@@ -3,6 +3,7 @@
 // integers and how many threads they use.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -46,6 +47,7 @@ using CblasGemmBatchStridedFunction = void (*)(int layout, int transa, int trans
 struct Threads {
     int (*openblas_get_num_threads)() = nullptr;
     int (*mkl_get_max_threads)() = nullptr;
+    int (*mkl_set_num_threads_local)(int) = nullptr;
     int (*omp_get_max_threads)() = nullptr;
     int (*omp_in_parallel)() = nullptr;
     void (*omp_set_num_threads)(int) = nullptr;
@@ -62,14 +64,22 @@ struct Threads {
                           : omp_get_max_threads    ? omp_get_max_threads
                                                    : mkl_get_max_threads;
         const int threads = most ? most() : 1;  // none of them: a BLAS without threads
-        return threads > 1 && omp_in_parallel && omp_in_parallel() ? 1 : threads;
+        if (threads <= 1 || (omp_in_parallel && omp_in_parallel())) return 1;
+        return mkl_get_max_threads ? std::min(threads, mkl_get_max_threads()) : threads;
     }
     bool one() const { return count() <= 1; }
+    /// The calling thread's own calls of the original use one thread from now on.
+    void set_one() const {
+        if (omp_set_num_threads) omp_set_num_threads(1);
+        if (mkl_set_num_threads_local) mkl_set_num_threads_local(1);
+    }
     /// Whether run_on_openmp works.
     bool shared() const { return gomp_parallel && omp_get_num_threads && omp_get_thread_num; }
 };
 
-/// The `run` of a whet_executor whose `self` is a Threads that is shared().
+/// The `run` of a whet_executor whose `self` is a Threads that is shared(). On the calling thread
+/// alone in the child of a fork: the team that a region here left behind is not there, and GNU's
+/// runtime would wait for it.
 void run_on_openmp(void* threads, int count, void (*task)(void* data, int index), void* data);
 
 /// What one caller's library reaches by one name. Made once, lives as long as the process;

@@ -84,7 +84,7 @@ void background(const whet_op*, void* const* operands, void* context) {
     const Key& key = *static_cast<const Key*>(context);
     if (background_original != key.original) {
         background_original = key.original;
-        if (const auto set = key.original->threads.omp_set_num_threads) set(1);  // this thread only
+        key.original->threads.set_one();
     }
     Call call{key, static_cast<const float*>(operands[WHET_B]),
               static_cast<const float*>(operands[WHET_A]), static_cast<float*>(operands[WHET_DST])};

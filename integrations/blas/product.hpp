@@ -24,7 +24,7 @@ struct Key {
     uint8_t row_major = 0;  ///< how the caller said it; the original is called the same way
     uint8_t frozen = 0;     ///< bit 0: a, bit 1: b
     int32_t batch = 1;
-    int32_t threads = 1;  ///< of the original
+    int32_t threads = 1;                         ///< of the original
     int64_t step_a = 0, step_b = 0, step_c = 0;  ///< between the matrices of a batch, in elements
 
     bool is_vector() const {
@@ -39,11 +39,10 @@ struct Key {
     bool operator==(const Key& o) const {
         const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
         const uint32_t narrow =
-            static_cast<uint32_t>((m ^ o.m) | (n ^ o.n) | (k ^ o.k) | (lda ^ o.lda) |
-                                  (ldb ^ o.ldb) | (ldc ^ o.ldc) | (batch ^ o.batch) |
-                                  (threads ^ o.threads) |
-                                  (transa ^ o.transa) | (transb ^ o.transb) |
-                                  (row_major ^ o.row_major) | (frozen ^ o.frozen)) |
+            static_cast<uint32_t>(
+                (m ^ o.m) | (n ^ o.n) | (k ^ o.k) | (lda ^ o.lda) | (ldb ^ o.ldb) | (ldc ^ o.ldc) |
+                (batch ^ o.batch) | (threads ^ o.threads) | (transa ^ o.transa) |
+                (transb ^ o.transb) | (row_major ^ o.row_major) | (frozen ^ o.frozen)) |
             (bits(alpha) ^ bits(o.alpha)) | (bits(beta) ^ bits(o.beta));
         const int64_t wide = (step_a ^ o.step_a) | (step_b ^ o.step_b) | (step_c ^ o.step_c);
         return (narrow == 0) & (wide == 0) & (original == o.original);

@@ -10,6 +10,9 @@ namespace whet::jit {
 
 namespace {
 
+/// Packing an element costs about as much as using it in so many multiply-adds.
+constexpr double kUsesPerPacking = 16;
+
 double share(int64_t part, int64_t whole) {
     return whole == 0 ? 1 : static_cast<double>(std::min(part, whole)) / static_cast<double>(whole);
 }
@@ -46,13 +49,18 @@ double work_before(const Plan& plan, int64_t task) noexcept {
 
 double busiest_share(const Plan& plan) noexcept {
     const auto threads = static_cast<int64_t>(plan.op.threads);
-    if (threads <= 1 || !ranges_scale(plan)) return 1;
+    if (threads <= 1) return 1;
     const int64_t tasks = plan.phases.back().task_count;
     double most = 0;
     for (int64_t i = 0; i < threads; ++i)
         most = std::max(most, work_before(plan, tasks * (i + 1) / threads) -
                                   work_before(plan, tasks * i / threads));
-    return most;
+    if (ranges_scale(plan)) return most;
+    const Contraction& c = plan.nest->contractions.front();
+    const bool scalar = c.scalar.source == Source::packed;
+    const double uses = static_cast<double>(scalar ? c.lanes : c.rows);
+    const double repeated = std::min(1.0, kUsesPerPacking / uses);
+    return repeated + (1 - repeated) * most;
 }
 
 bool ranges_scale(const Plan& plan) noexcept {

@@ -14,9 +14,9 @@ namespace whet::jit {
 /// differ in size.
 double work_before(const Plan& plan, int64_t task) noexcept;
 
-/// The part of a call's work that falls to the busiest of the operation's threads when each takes as
-/// many tasks as any other or one less, 1 for one thread; 1 too where every thread would repeat
-/// packing that a whole call does once.
+/// The part of a call's work that falls to the busiest of the operation's threads when each takes
+/// as many tasks as any other or one less, 1 for one thread. Packing that a whole call does once is
+/// repeated by every thread, at an estimated cost.
 double busiest_share(const Plan& plan) noexcept;
 
 /// False where a range of tasks repeats what a whole call does once (a side packed for several

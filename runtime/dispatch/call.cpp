@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The path of a call: one record, one branch on a countdown; everything else is in the slow half.
+#include <xmmintrin.h>
+
+#include <algorithm>
 #include <cstring>
 
 #include <whet/whet.h>
@@ -15,34 +18,51 @@
 namespace whet::runtime {
 namespace {
 
-/// One phase of a plan, shared by the operation's threads.
+/// One phase of a plan, whose tasks `shares` threads run.
 struct SharedPhase {
     const Record& record;
     const jit::Operands& operands;
     std::byte* scratch;
-    int phase;
+    uint32_t mxcsr;  ///< of the caller: every thread computes in its floating-point modes
+    int phase = 0;
+    int64_t shares = 1;
 };
+
+constexpr uint32_t kSticky = 0x3f;  // flags of MXCSR, which are no modes
 
 /// The tasks of thread `index`: as many as any other's, or one less.
 void run_share(void* data, int index) {
-    const auto& [record, operands, scratch, phase] = *static_cast<const SharedPhase*>(data);
+    const auto& [record, operands, scratch, mxcsr, phase, shares] =
+        *static_cast<const SharedPhase*>(data);
     const jit::Plan& plan = record.plan;
     const int64_t tasks = plan.phases[static_cast<size_t>(phase)].task_count;
-    const auto threads = static_cast<int64_t>(plan.op.threads);
-    const int64_t first = tasks * index / threads, last = tasks * (index + 1) / threads;
-    if (first == last) return;
-    std::byte* const mine = scratch + plan.shared_bytes + static_cast<size_t>(index) * plan.private_bytes;
+    const int64_t first = tasks * index / shares, last = tasks * (index + 1) / shares;
+    std::byte* const mine =
+        scratch + plan.shared_bytes + static_cast<size_t>(index) * plan.private_bytes;
+    const uint32_t own = _mm_getcsr();
+    const bool differs = ((own ^ mxcsr) & ~kSticky) != 0;
+    if (differs) _mm_setcsr(mxcsr);
     jit::run_phase(plan, record.functions.data(), phase, operands, scratch, mine, first, last);
+    if (differs) _mm_setcsr(own);
+}
+
+void run_on_threads(const Record& record, const jit::Operands& operands, std::byte* scratch,
+                    const whet_executor& executor) {
+    SharedPhase shared{record, operands, scratch, _mm_getcsr()};
+    for (const jit::Phase& phase : record.plan.phases) {
+        shared.shares = std::min<int64_t>(record.plan.op.threads, phase.task_count);
+        if (shared.shares > 1)
+            executor.run(executor.self, static_cast<int>(shared.shares), run_share, &shared);
+        else if (phase.task_count > 0)
+            run_share(&shared, 0);
+        ++shared.phase;
+    }
 }
 
 void run_tasks(const Record& record, const jit::Operands& operands, std::byte* scratch,
                const whet_executor* executor) {
-    if (__builtin_expect(record.plan.op.threads > 1 && executor, 0)) {
-        SharedPhase phase{record, operands, scratch, 0};
-        for (; phase.phase < static_cast<int>(record.plan.phases.size()); ++phase.phase)
-            executor->run(executor->self, static_cast<int>(record.plan.op.threads), run_share, &phase);
-        return;
-    }
+    if (__builtin_expect(record.plan.op.threads > 1 && executor, 0))
+        return run_on_threads(record, operands, scratch, *executor);
     jit::run_plan(record.plan, record.functions.data(), operands, scratch);
 }
 
@@ -108,6 +128,35 @@ bool run_checked_against_reference(const Record& record, whet_site* site, void* 
     return true;
 }
 
+/// Times a candidate beside the original, whose answer the program gets: until its family has
+/// crossed, no result is Whet's. The candidate writes to memory of the thread's own.
+void run_beside_original(const Record& candidate, whet_site* site, void* const* operands,
+                         ThreadBlock& block, whet_fallback fallback, void* user) {
+    const whet_view& dst = site->op.operands[WHET_DST];
+    const size_t bytes = static_cast<size_t>(element_span(dst)) * sizeof(float);
+    std::byte* const copy = block.save_of(bytes);
+    void* own[WHET_MAX_OPERANDS];
+    std::copy_n(operands, site->operand_count, own);
+    own[WHET_DST] = copy;
+    if (copy && site->op.beta != 0) std::memcpy(copy, operands[WHET_DST], bytes);
+    const auto time = [&](const Record* record, const auto& run) {
+        const uint64_t begin = base::cycles();
+        if (!run()) return;
+        const uint64_t ticks = base::cycles_after() - begin;
+        block.push({site, record, nullptr, static_cast<float>(ticks), SampleKind::timed});
+    };
+    const auto run_candidate = [&] {
+        time(&candidate, [&] { return copy && run_record(candidate, site, own, block); });
+    };
+    const bool first = block.next_random() & 1;
+    if (first) run_candidate();
+    time(nullptr, [&] {
+        run_original(site, operands, fallback, user);
+        return true;
+    });
+    if (!first) run_candidate();
+}
+
 /// Whether this sampled call is also compared with the reference: the first calls of a record, then
 /// a few.
 bool due_for_check(const Record& record, ThreadBlock& block) {
@@ -147,6 +196,9 @@ __attribute__((noinline)) whet_status call_slowly(whet_site* site, void* const* 
     const Record* record = site->record.load(std::memory_order_acquire);
     if (sampled) {
         const Record* const challenger = site->challenger.load(std::memory_order_acquire);
+        if (challenger && !record)
+            return run_beside_original(*challenger, site, operands, *block, fallback, user),
+                   WHET_OK;
         if (challenger && (block->next_random() & 1)) record = challenger;
         if (!record && site->op.frozen) report_frozen_operands(site, operands, *block);
     }

@@ -117,7 +117,8 @@ base::Result<whet_op> parse_product(std::string_view name, Row& row) {
         if (with_bias != 0) whet_op_set_frozen(&op, WHET_BIAS);
     }
     if (status != WHET_OK) return finish(status, op);
-    return finish(whet_op_set_threads(&op, static_cast<int>(std::min<int64_t>(threads, INT_MAX))), op);
+    return finish(whet_op_set_threads(&op, static_cast<int>(std::min<int64_t>(threads, INT_MAX))),
+                  op);
 }
 
 base::Result<whet_op> parse_convolution(bool transposed, int rank, Row& row) {

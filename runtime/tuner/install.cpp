@@ -34,6 +34,7 @@ constexpr double kWorthCrossing = 1.03;
 constexpr double kClearWin = 1.08;       // this high, it needs no interval
 constexpr double kRegret = 0.97;         // live, against the original: then a fresh timing decides
 constexpr double kRegretUnpaired = 0.8;  // where no fresh timing is possible
+constexpr int kMostRetrials = 3;  // on several threads a busy machine may look like a slow plan
 constexpr int64_t kWatchPauseNs = 10'000'000'000;  // between two fresh timings of a family
 constexpr uint64_t kLeastLiveSamples = 16;
 constexpr int64_t kCalmNs = 5'000'000'000;  // without a new site, before one looks back
@@ -341,6 +342,7 @@ void Tuner::publish(SiteState& state, const Record* record, const std::string& w
 
 void Tuner::begin_trial(SiteState& state) {
     state.trial = std::make_unique<LiveTrial>();
+    if (!state.current) state.reason = "a plan is tried against the original on live calls";
     state.trial_began_ns = base::steady_ns();
     set_sample_period(state);
     state.site->challenger.store(state.pending->record, std::memory_order_release);
@@ -385,8 +387,8 @@ void Tuner::end_trial(SiteState& state, TrialVerdict outcome) {
 /// A candidate on several threads whose trial was broken off.
 bool Tuner::wants_trial_against_original(const SiteState& state) const {
     return state.site->op.threads > 1 && !state.current && state.pending &&
-           state.pending->kind != forge::OfferKind::lent &&
-           state.pending->against_original == 0 && runtime_.options.force != "original";
+           state.pending->kind != forge::OfferKind::lent && state.pending->against_original == 0 &&
+           runtime_.options.force != "original";
 }
 
 void Tuner::check_trials(int64_t now) {
@@ -465,8 +467,27 @@ void Tuner::watch_crossed(Lock& lock) {
             if (!times || times->high >= 1 || heaviest->current != &record) continue;
         } else if (ratio > kRegretUnpaired) {
             continue;
+        } else if (heaviest->site->op.threads > 1 && family.retrials < kMostRetrials) {
+            ++family.retrials;
+            try_again(family);
+            continue;
         }
         cross_back(family, ratio);
+    }
+}
+
+/// The original serves, and every plan of the family is tried beside it once more.
+void Tuner::try_again(FamilyState& family) {
+    family.decision = FamilyDecision::open;
+    family.first_measured_ns = 0;
+    for (const uint32_t index : family.sites) {
+        SiteState& state = sites_[index];
+        if (state.trial) end_trial(state, TrialVerdict::undecided);
+        if (!state.current) continue;
+        state.pending = Candidate{state.current, forge::OfferKind::tuned, 0, 0, 0};
+        state.current = nullptr;
+        state.site->record.store(nullptr, std::memory_order_release);
+        begin_trial(state);
     }
 }
 

@@ -17,7 +17,7 @@ constexpr double kMostOverhead = 0.005;  // of a site's time
 constexpr uint32_t kLeastPeriod = 4, kMostPeriod = 4096;
 constexpr double kTooShortNs = 2000;   // below it sampling is rare: it would be felt
 constexpr uint64_t kFirstSamples = 8;  // every call of a new site, until so many are known
-constexpr uint32_t kTrialPeriod = 2;
+constexpr uint32_t kTrialPeriod = 2, kBesideOriginalPeriod = 12;
 constexpr size_t kMostFrozenSeen = 4096;  // weights of one site
 constexpr double kUsualWeight = 0.02;     // of a new median in the usual time
 
@@ -105,7 +105,9 @@ void Tuner::set_sample_period(SiteState& state) {
         period = std::clamp(static_cast<uint32_t>(kSampleCostNs / (kMostOverhead * ns)),
                             kLeastPeriod, kMostPeriod);
     }
-    if (state.trial) period = std::min(period, kTrialPeriod);
+    // Beside the original a candidate's time comes on top of the program's.
+    if (state.trial)
+        period = std::min(period, state.current ? kTrialPeriod : kBesideOriginalPeriod);
     state.site->sample_period.store(period, std::memory_order_relaxed);
 }
 

@@ -71,6 +71,7 @@ struct FamilyState {
     /// Schedules that were wrong, or were regretted: never again in this process.
     std::set<std::string> refused;
     int64_t first_measured_ns = 0;
+    int retrials = 0;       ///< of what it crossed to, on live calls
     bool reverted = false;  ///< crossed back once: final
     int64_t next_watch_ns = 0;
 };

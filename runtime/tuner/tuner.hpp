@@ -107,6 +107,7 @@ private:
     /// Times `record` against the site's original, without the lock meanwhile.
     base::Result<BackgroundTimes> contest(const SiteState& state, const Record& record, Lock& lock);
     void time_against_original(SiteState& state, Lock& lock);
+    void try_again(FamilyState& family);
     bool wants_trial_against_original(const SiteState& state) const;
     void decide_family(FamilyState& family, int64_t now);
     void cross(FamilyState& family);

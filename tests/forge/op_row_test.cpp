@@ -20,6 +20,10 @@ TEST(ParseOpRow, ReadsEveryOperatorOfTheSuites) {
     const auto bmm = parse_op_row("bmm batch=3 m=4 k=5 n=6");
     ASSERT_TRUE(bmm);
     EXPECT_EQ(bmm->operands[WHET_A].rank, 3);
+    const auto threads = parse_op_row("gemm m=4 k=5 n=6 threads=3");
+    ASSERT_TRUE(threads) << threads.error().message;
+    EXPECT_EQ(threads->threads, 3u);
+    EXPECT_EQ(bmm->threads, 0u);
     const auto conv = parse_op_row(
         "conv2d batch=2 in_channels=3 out_channels=64 spatial=224x220 kernel=7 stride=2 padding=3");
     ASSERT_TRUE(conv) << conv.error().message;
@@ -40,6 +44,7 @@ TEST(ParseOpRow, RefusesNonsenseWithAReason) {
          {"", " ", "linear", "linear m=1 k=2", "linear m=1 k=2 n=3 q=4", "linear m=-1 k=2 n=3",
           "linear m=a k=2 n=3", "linear m= k=2 n=3", "norm m=1 n=2", "conv2d in_channels=4",
           "conv2d in_channels=4 out_channels=4 spatial=3 kernel=9", "gemm m=1x k=1 n=1",
+          "gemm m=1 k=1 n=1 threads=0", "gemm m=1 k=1 n=1 threads=5000000000",
           "conv2d in_channels=4 out_channels=4 spatial=3 kernel=1 groups=0",
           "linear m=99999999999999999999 k=1 n=1"}) {
         const auto op = parse_op_row(row);

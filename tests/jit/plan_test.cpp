@@ -387,6 +387,35 @@ std::vector<Case> cases_that_only_write() {
 INSTANTIATE_TEST_SUITE_P(Operations, PartsOf, ::testing::ValuesIn(cases_that_only_write()),
                          [](const auto& info) { return info.param.name; });
 
+TEST(BusiestShare, IsThatOfTheThreadWithMostTasks) {
+    whet_op op = test::matmul_op(60, 40, 30);
+    Schedule schedule;
+    schedule.order = LoopOrder::rsl;
+    schedule.rows = 4;
+    schedule.row_block = 1;  // fifteen tasks of four rows
+    const auto share = [&](uint32_t threads) {
+        op.threads = threads;
+        const auto plan = lower(op, schedule, Isa::portable);
+        EXPECT_TRUE(plan) << plan.error().message;
+        return busiest_share(*plan);
+    };
+    EXPECT_EQ(share(0), 1);
+    EXPECT_EQ(share(1), 1);
+    EXPECT_NEAR(share(2), 8.0 / 15, 1e-12);
+    EXPECT_NEAR(share(4), 4.0 / 15, 1e-12);
+    EXPECT_NEAR(share(15), 1.0 / 15, 1e-12);
+    EXPECT_NEAR(share(100), 1.0 / 15, 1e-12);
+    schedule.order = LoopOrder::slr;  // a single task
+    EXPECT_EQ(share(2), 1);
+    // Both threads pack the rows, which each of 640 lanes uses.
+    op = test::matmul_op(60, 640, 30);
+    schedule.order = LoopOrder::lsr;
+    schedule.scalar = Source::packed;
+    schedule.row_block = 0;
+    schedule.lane_block = 1;
+    EXPECT_NEAR(share(2), 16.0 / 640 + (1 - 16.0 / 640) / 2, 1e-12);
+}
+
 /// Arguments of the calls of one run.
 std::vector<TileArgs>& noted_calls() {
     static std::vector<TileArgs> calls;

@@ -77,8 +77,8 @@ Runnable Original::on(const float* a, const Weights& weights) const {
                     RunnableDeleter{module_});
 }
 
-LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen, int threads,
-                   const Original* original, Allocator allocator)
+LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool frozen,
+                   int threads, const Original* original, Allocator allocator)
     : case_(one), weights_(std::move(weights)), original_(original), allocator_(allocator) {
     dst_bytes_ = static_cast<size_t>(count_of(one.dst_extents())) * sizeof(float);
     a_count_ = count_of(one.a_extents());
@@ -94,13 +94,15 @@ LiveSite::LiveSite(const Case& one, std::shared_ptr<const Weights> weights, bool
     }
     operand_count_ = static_cast<int>(op.operand_count);
     if (threads > 1)
-        team_ = &openmp_team();  // and the originals run on as many: only live calls tell their time
+        team_ =
+            &openmp_team();  // and the originals run on as many: only live calls tell their time
     else
         whet_site_set_original(site_, &LiveSite::background, const_cast<Original*>(original));
 }
 
 whet_status LiveSite::call_site() {
-    return team_ ? whet_site_call_on(site_, operands_, operand_count_, team_, &LiveSite::fallback, this)
+    return team_ ? whet_site_call_on(site_, operands_, operand_count_, team_, &LiveSite::fallback,
+                                     this)
                  : whet_site_call(site_, operands_, operand_count_, &LiveSite::fallback, this);
 }
 

@@ -98,8 +98,9 @@ size_t FamilyRun::add(const Case& one) {
     if (!weights)
         weights = std::make_shared<const Weights>(one, last_level_bytes_, options_.frozen);
     if (one.has_weights()) shared_ = weights;
-    sites_.push_back(std::make_unique<LiveSite>(
-        one, weights, options_.frozen, options_.threads, Original::make(one, party_.originals), party_.allocator));
+    sites_.push_back(std::make_unique<LiveSite>(one, weights, options_.frozen, options_.threads,
+                                                Original::make(one, party_.originals),
+                                                party_.allocator));
     return sites_.size() - 1;
 }
 

@@ -7,8 +7,8 @@
 
 namespace whet::bench {
 
-/// The OpenMP runtime that a peer brought, else the compiler's. Throws std::runtime_error when there
-/// is none. Lives as long as the process.
+/// The OpenMP runtime that a peer brought, else the compiler's. Throws std::runtime_error when
+/// there is none. Lives as long as the process.
 const whet_executor& openmp_team();
 
 }  // namespace whet::bench
