@@ -141,9 +141,11 @@ std::string quoted(const std::string& text) {
 
 /// The store in the form of whet_report's JSON, so that one reader serves both.
 void report(Workshop& workshop, const WriteReply& write) {
-    std::string text = "{\"sites\": [";
+    std::string text = "{\"source\": \"store\", \"sites\": [";
     bool first = true;
+    long long trials = 0;
     for (const StoredPlan& plan : workshop.stored().plans) {
+        trials += plan.trials;
         static constexpr const char* kStates[] = {"offered", "adopted", "declined",
                                                   "original kept"};
         const bool served = plan.state == PlanState::adopted || plan.state == PlanState::offered;
@@ -152,11 +154,18 @@ void report(Workshop& workshop, const WriteReply& write) {
             ", \"served\": " + (served ? "\"whet\"" : "\"original\"") + ", \"reason\": " +
             quoted(std::string("stored, ") + kStates[static_cast<int>(plan.state) & 3]) +
             ", \"schedule\": " + quoted(plan.schedule) +
-            format(", \"calls\": 0, \"now_us\": %.4f, \"bound_us\": %.4f, \"trials\": %lld}",
+            format(", \"calls\": 0, \"now_us\": %.4f, \"bound_us\": %.4f, \"trials\": %lld",
                    plan.time_ns * 1e-3, plan.bound_ns * 1e-3, static_cast<long long>(plan.trials));
+        if (plan.low > 0) {
+            text += format(", \"gain\": {\"ratio\": %.6g, \"low\": %.6g, \"high\": %.6g}",
+                           plan.ratio, plan.low, plan.high);
+        }
+        text += "}";
         first = false;
     }
-    write(text + "]}\n", true);
+    write(text + format("], \"tuning\": {\"trials\": %lld, \"quarantined\": %zu}}\n", trials,
+                        workshop.stored().quarantine.size()),
+          true);
 }
 
 void explain(Workshop& workshop, const std::string& row, const WriteReply& write) {

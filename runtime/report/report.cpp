@@ -40,6 +40,12 @@ std::string known(double value) {
     return buffer;
 }
 
+std::string gain_of(const ReportRow& row) {
+    if (!(row.gain_low > 0)) return "";
+    return ", \"gain\": {\"ratio\": " + known(row.gain) + ", \"low\": " + known(row.gain_low) +
+           ", \"high\": " + known(row.gain_high) + "}";
+}
+
 std::string json(const Report& report) {
     std::string text = "{\n \"version\": " + quoted(report.version) +
                        ", \"isa\": " + quoted(report.isa) +
@@ -54,7 +60,7 @@ std::string json(const Report& report) {
                static_cast<unsigned long long>(row.calls),
                static_cast<unsigned long long>(row.served_calls));
         text += ", \"before_us\": " + known(row.before_us) + ", \"now_us\": " + known(row.now_us) +
-                ", \"bound_us\": " + known(row.bound_us) +
+                ", \"bound_us\": " + known(row.bound_us) + gain_of(row) +
                 ", \"schedule\": " + quoted(row.schedule) + ", \"reason\": " + quoted(row.reason) +
                 "}";
         separator = ",\n";

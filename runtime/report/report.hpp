@@ -17,6 +17,8 @@ struct ReportRow {
     bool served_by_whet = false;
     uint64_t calls = 0, served_calls = 0;
     double before_us = 0, now_us = 0, bound_us = 0;  ///< 0: unknown
+    /// The original's over the plan's sampled calls, with a 95 % interval; 0: not sampled enough.
+    double gain = 0, gain_low = 0, gain_high = 0;
 };
 
 struct Report {

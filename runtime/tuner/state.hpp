@@ -27,6 +27,8 @@ public:
     void clear() { count_ = 0; }
     uint64_t count() const { return count_; }
     double median_ns() const;
+    /// Of the logarithms; of nothing: zeros.
+    Centre log_centre() const;
 
 private:
     static constexpr uint64_t kKept = 31;

@@ -9,6 +9,7 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/clock.hpp"
@@ -30,8 +31,9 @@ constexpr int64_t kQuarterNs = 250'000'000;
 constexpr int kBusyWaitMs = 5;   // between two looks at the samples while there is work
 constexpr int kIdleWaitMs = 25;  // otherwise
 constexpr int64_t kFirstBackOffNs = 500'000'000;
-constexpr int kMostRestarts = 8;        // of a forge; then the program goes on with what it has
-constexpr int kLastReportWaitMs = 500;  // under `whet run`, for the table: the thread that holds the lock may be starved
+constexpr int kMostRestarts = 8;  // of a forge; then the program goes on with what it has
+constexpr int kLastReportWaitMs =
+    500;  // under `whet run`, for the table: the thread that holds the lock may be starved
 constexpr const char* kNoExecutableMemory = "no executable memory: untuned";
 constexpr int kSendTimeoutSeconds = 2;  // a forge that reads nothing for so long is given up
 
@@ -67,6 +69,30 @@ double Times::median_ns() const {
                      sorted.begin() + static_cast<std::ptrdiff_t>(count));
     return sorted[count / 2];
 }
+
+Centre Times::log_centre() const {
+    std::vector<double> logs;
+    for (size_t i = 0; i < std::min(count_, kKept); ++i)
+        logs.push_back(std::log(std::max(1.0, static_cast<double>(recent_[i]))));
+    return centre_of(std::move(logs));
+}
+
+namespace {
+
+/// The gain of live calls: medians of both sides, each with its own error.
+void fill_gain(ReportRow& row, const SiteState& state) {
+    constexpr uint64_t kLeastSamples = 7;  // fewer give no spread worth drawing
+    if (!state.current || state.original.count() < kLeastSamples ||
+        state.serving.count() < kLeastSamples)
+        return;
+    const Centre before = state.original.log_centre(), now = state.serving.log_centre();
+    const double half = std::hypot(before.high - before.median, now.high - now.median);
+    row.gain = row.before_us / row.now_us;
+    row.gain_low = row.gain * std::exp(-half);
+    row.gain_high = row.gain * std::exp(half);
+}
+
+}  // namespace
 
 void Tuner::start() noexcept {
     if (started_.exchange(true)) return;
@@ -431,6 +457,7 @@ Report Tuner::make_report() {
         row.bound_us = bound_ns_of(state) * 1e-3;
         if (state.current) row.schedule = state.current->schedule;
         row.reason = state.reason;
+        fill_gain(row, state);
         report.rows.push_back(std::move(row));
     }
     const auto cost = [](const ReportRow& row) {

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tools/whet/report/page.hpp"
+
 namespace whet::tools {
 namespace {
 

@@ -31,7 +31,7 @@ std::string joined(const std::vector<std::string>& words) {
 struct Arguments {
     RunOptions run;
     std::vector<std::string> operation;
-    std::string shape;
+    std::string shape, file;
     std::optional<std::int32_t> pid;
     std::int32_t control_pid = 0;
     std::string control_command;
@@ -58,7 +58,10 @@ void declare(CLI::App& app, Arguments& arguments) {
         app.add_subcommand("report", "show gains and cost of a process or of the store");
     report->add_flag("--json", arguments.json, "as JSON");
     report->add_flag("--html", arguments.html, "as a page")->excludes("--json");
-    report->add_option("pid", arguments.pid, "a process that runs under whet run");
+    auto* const pid =
+        report->add_option("pid", arguments.pid, "a process that runs under whet run");
+    report->add_option("--from", arguments.file, "a file that whet run --json wrote")
+        ->excludes(pid);
 
     CLI::App* explain = app.add_subcommand("explain", "say why a shape is served as it is");
     explain->add_option("shape", arguments.shape, "a part of the shape's name")->required();
@@ -80,9 +83,9 @@ int run_subcommand(const CLI::App& app, const Arguments& arguments) {
     if (app.got_subcommand("explain")) return explain(arguments.shape, arguments.pid);
     if (app.got_subcommand("ctl")) return control(arguments.control_pid, arguments.control_command);
     if (app.got_subcommand("report")) {
-        return report(arguments.pid, arguments.html   ? ReportFormat::html
-                                     : arguments.json ? ReportFormat::json
-                                                      : ReportFormat::text);
+        return report({arguments.pid, arguments.file}, arguments.html   ? ReportFormat::html
+                                                       : arguments.json ? ReportFormat::json
+                                                                        : ReportFormat::text);
     }
     std::fputs("whet: this build has no bench\n", stderr);
     return kExitFailed;

@@ -6,11 +6,14 @@
 #include <whet/whet.h>
 
 #include <cstdio>
+#include <fstream>
+#include <iterator>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "tools/whet/report/gains.hpp"
+#include "tools/whet/report/page.hpp"
 #include "tools/whet/run/run.hpp"
 
 namespace whet::tools {
@@ -98,16 +101,43 @@ std::optional<std::string> report_of_process(std::int32_t pid) {
     return std::nullopt;
 }
 
+std::optional<std::string> read_file(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    if (file.is_open() && !file.bad()) return text;
+    fail("cannot read " + path);
+    return std::nullopt;
+}
+
+/// The reports in what `whet run --json` wrote, or the one report that the text is.
+std::vector<std::string> reports_in(const std::string& text) {
+    const Json parsed = Json::parse(text, nullptr, false);
+    if (!parsed.is_object()) return {};
+    if (parsed.contains("sites")) return {text};
+    std::vector<std::string> reports;
+    for (const Json& one : parsed.value("processes", Json::array())) reports.push_back(one.dump());
+    return reports;
+}
+
 }  // namespace
 
-int report(std::optional<std::int32_t> pid, ReportFormat format) {
-    const auto text = pid ? report_of_process(*pid) : ask_for("report", false);
-    if (!text) return kExitFailed;
+int report(const ReportSource& source, ReportFormat format) {
+    std::optional<std::string> text;
+    std::vector<std::string> reports;
+    if (!source.file.empty()) {
+        if (!(text = read_file(source.file))) return kExitFailed;
+        reports = reports_in(*text);
+        if (reports.empty()) return fail(source.file + " holds no report of whet run --json");
+    } else {
+        text = source.pid ? report_of_process(*source.pid) : ask_for("report", false);
+        if (!text) return kExitFailed;
+        reports = {*text};
+    }
     if (format == ReportFormat::json) {
         std::fputs((*text + (text->ends_with('\n') ? "" : "\n")).c_str(), stdout);
         return kExitDone;
     }
-    const Gains gains = merge_reports({*text});
+    const Gains gains = merge_reports(reports);
     std::fputs((format == ReportFormat::html ? gains_html(gains) : gains_text(gains, kMaxTableRows))
                    .c_str(),
                stdout);
@@ -141,7 +171,7 @@ int control(std::int32_t pid, const std::string& command) {
         {"pause", WHET_CONTROL_PAUSE},   {"resume", WHET_CONTROL_RESUME},
         {"pin", WHET_CONTROL_PIN},       {"drain", WHET_CONTROL_DRAIN},
     };
-    if (command == "report") return report(pid, ReportFormat::text);
+    if (command == "report") return report({pid, {}}, ReportFormat::text);
     for (const auto& [name, code] : kCommands) {
         if (command != name) continue;
         ControlHost host;

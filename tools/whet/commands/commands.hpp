@@ -10,8 +10,14 @@ namespace whet::tools {
 
 enum class ReportFormat { text, json, html };
 
-/// Prints the report of a process that runs under `whet run`, or of the store.
-int report(std::optional<std::int32_t> pid, ReportFormat format);
+/// Where a report comes from: a process, a file that `whet run --json` wrote, else the store.
+struct ReportSource {
+    std::optional<std::int32_t> pid;
+    std::string file;
+};
+
+/// Prints the report of a process that runs under `whet run`, of an earlier run, or of the store.
+int report(const ReportSource& source, ReportFormat format);
 /// Says why a shape is served as it is: of a running process, or from the store.
 int explain(const std::string& shape, std::optional<std::int32_t> pid);
 /// Gives a command (enable, disable, pause, resume, pin, drain, report) to a process and waits

@@ -44,6 +44,10 @@ std::optional<double> average(std::optional<double> a, std::uint64_t a_calls,
 void merge_row(GainRow& into, const GainRow& row) {
     into.before_us = average(into.before_us, into.calls, row.before_us, row.calls);
     into.now_us = average(into.now_us, into.calls, row.now_us, row.calls);
+    if (!into.measured || row.measured) {
+        const bool both = into.measured && row.measured;
+        into.measured = both ? std::nullopt : row.measured;
+    }
     if (!into.bound_us) into.bound_us = row.bound_us;
     if (row.served == "whet" || into.served.empty()) {
         into.served = row.served;
@@ -55,6 +59,56 @@ void merge_row(GainRow& into, const GainRow& row) {
 
 double weight(const GainRow& row) {
     return static_cast<double>(row.calls) * row.before_us.value_or(row.now_us.value_or(0));
+}
+
+std::optional<Ratio> ratio_of(const Json& site) {
+    const Json gain = site.value("gain", Json());
+    if (!gain.is_object()) return std::nullopt;
+    const auto ratio = number(gain, "ratio"), low = number(gain, "low"),
+               high = number(gain, "high");
+    if (!ratio || !low || !high || !(*low > 0)) return std::nullopt;
+    return Ratio{*ratio, *low, *high};
+}
+
+void add_refusal(std::vector<Refusal>& refusals, const char* why, std::uint64_t count) {
+    for (Refusal& one : refusals) {
+        if (one.why == why) return void(one.count += count);
+    }
+    refusals.push_back({why, count});
+}
+
+void merge_cost(const Json& report, const Json& tuning, Gains& gains) {
+    gains.forge_cpu_seconds += number(tuning, "forge_cpu_seconds").value_or(0);
+    gains.program_cpu_seconds += number(tuning, "program_cpu_seconds").value_or(0);
+    gains.trials_without_compile += count(tuning, "trials_without_compile");
+    gains.code_bytes += count(tuning, "code_bytes");
+    gains.packed_bytes += count(tuning, "packed_bytes");
+    gains.forge_restarts += count(tuning, "forge_restarts");
+    static constexpr std::pair<const char*, const char*> kRejections[] = {
+        {"rejected_static", "refused by the static check"},
+        {"rejected_wrong", "gave a wrong result"},
+        {"rejected_crashed", "crashed in the helper"},
+        {"rejected_slow", "timed, not faster than the best plan so far"},
+        {"declined", "right, but the program kept what it had"},
+        {"rolled_back", "taken back after it was live"},
+        {"quarantined", "quarantined in the store"},
+    };
+    for (const auto& [key, why] : kRejections) {
+        if (tuning.contains(key)) add_refusal(gains.rejections, why, count(tuning, key));
+    }
+    static constexpr std::pair<const char*, const char*> kBypassed[] = {
+        {"unsupported", "of a form that Whet does not have"},
+        {"threads", "on several threads"},
+        {"full", "beyond the budget of sites"},
+    };
+    const Json bypassed = report.value("bypassed_calls", Json::object());
+    for (const auto& [key, why] : kBypassed) {
+        if (bypassed.contains(key)) add_refusal(gains.bypassed, why, count(bypassed, key));
+    }
+    if (gains.version.empty()) gains.version = text(report, "version");
+    if (gains.isa.empty()) gains.isa = text(report, "isa");
+    if (gains.numerics.empty()) gains.numerics = text(report, "numerics");
+    gains.from_store |= text(report, "source") == "store";
 }
 
 void merge_process(const Json& report, Gains& gains, std::map<std::string, GainRow>& rows) {
@@ -70,6 +124,7 @@ void merge_process(const Json& report, Gains& gains, std::map<std::string, GainR
         row.before_us = number(site, "before_us");
         row.now_us = number(site, "now_us");
         row.bound_us = number(site, "bound_us");
+        row.measured = ratio_of(site);
         gains.calls += row.calls;
         const auto served_calls = number(site, "served_calls");
         const std::uint64_t served = served_calls ? static_cast<std::uint64_t>(*served_calls)
@@ -89,6 +144,7 @@ void merge_process(const Json& report, Gains& gains, std::map<std::string, GainR
     gains.published += count(tuning, "published");
     gains.rejected += count(tuning, "rejected");
     gains.tuning_cpu_seconds += number(tuning, "cpu_seconds").value_or(0);
+    merge_cost(report, tuning, gains);
 }
 
 /// "matmul m=32 k=8 n=9" gives {"matmul m=# k=8 n=9", 32}; other operations give themselves and -1.
@@ -154,22 +210,6 @@ std::string printed(const char* format, double value) {
     return buffer;
 }
 
-std::string totals(const Gains& gains) {
-    const double share = gains.calls ? 100.0 * static_cast<double>(gains.served_calls) /
-                                           static_cast<double>(gains.calls)
-                                     : 0;
-    std::string line = format_count(gains.calls) + " calls";
-    if (gains.processes > 1) line += " in " + std::to_string(gains.processes) + " processes";
-    line += ", " + printed("%.0f", share) + " % served by tuned plans";
-    if (gains.saved_seconds > 0)
-        line += ", about " + format_time(gains.saved_seconds * 1e6) + " saved";
-    line += "; tuning took " + format_time(gains.tuning_cpu_seconds * 1e6) +
-            " of CPU: " + format_count(gains.trials) + " trials, " + format_count(gains.compiles) +
-            " compiles, " + format_count(gains.published) + " plans published, " +
-            format_count(gains.rejected) + " candidates rejected";
-    return line;
-}
-
 std::vector<std::string> cells(const GainRow& row) {
     const auto gain = row.gain();
     return {row.op.empty() ? "-" : row.op,        format_count(row.calls),
@@ -186,20 +226,6 @@ std::string pad(const std::string& cell, size_t width, bool left) {
     if (cell.size() >= width) return cell;
     const std::string space(width - cell.size(), ' ');
     return left ? cell + space : space + cell;
-}
-
-std::string escape(const std::string& raw) {
-    std::string safe;
-    for (const char character : raw) {
-        switch (character) {
-            case '&': safe += "&amp;"; break;
-            case '<': safe += "&lt;"; break;
-            case '>': safe += "&gt;"; break;
-            case '"': safe += "&quot;"; break;
-            default: safe += character;
-        }
-    }
-    return safe;
 }
 
 }  // namespace
@@ -260,8 +286,24 @@ std::vector<GainRow> family_rows(const std::vector<GainRow>& rows) {
     return merged;
 }
 
+std::string gains_sentence(const Gains& gains) {
+    const double share = gains.calls ? 100.0 * static_cast<double>(gains.served_calls) /
+                                           static_cast<double>(gains.calls)
+                                     : 0;
+    std::string line = format_count(gains.calls) + " calls";
+    if (gains.processes > 1) line += " in " + std::to_string(gains.processes) + " processes";
+    line += ", " + printed("%.0f", share) + " % served by tuned plans";
+    if (gains.saved_seconds > 0)
+        line += ", about " + format_time(gains.saved_seconds * 1e6) + " saved";
+    line += "; tuning took " + format_time(gains.tuning_cpu_seconds * 1e6) +
+            " of CPU: " + format_count(gains.trials) + " trials, " + format_count(gains.compiles) +
+            " compiles, " + format_count(gains.published) + " plans published, " +
+            format_count(gains.rejected) + " candidates rejected";
+    return line;
+}
+
 std::string gains_text(const Gains& gains, std::size_t max_rows) {
-    std::string out = "whet: " + totals(gains) + "\n";
+    std::string out = "whet: " + gains_sentence(gains) + "\n";
     if (gains.rows.size() > max_rows) {
         Gains families = gains;
         families.rows = family_rows(gains.rows);
@@ -287,30 +329,6 @@ std::string gains_text(const Gains& gains, std::size_t max_rows) {
         out += "  and " + format_count(gains.rows.size() - shown) + " more shapes\n";
     }
     return out;
-}
-
-std::string gains_html(const Gains& gains) {
-    std::string page =
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>whet "
-        "report</title>\n"
-        "<meta name=\"viewport\" content=\"width=device-width\">\n"
-        "<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:72em;padding:0 "
-        "1em}"
-        "table{border-collapse:collapse;width:100%}td,th{padding:.3em .7em;text-align:right;"
-        "border-bottom:1px solid "
-        "#ccc}td:first-child,th:first-child,td:last-child,th:last-child{text-align:left}"
-        "@media(prefers-color-scheme:dark){body{background:#181818;color:#ddd}td,th{border-color:#"
-        "444}}</style>"
-        "</head><body>\n<h1>whet report</h1>\n<p>" +
-        escape(totals(gains)) + "</p>\n<table><thead><tr>";
-    for (const std::string& head : kHeads) page += "<th>" + head + "</th>";
-    page += "</tr></thead><tbody>\n";
-    for (const GainRow& row : gains.rows) {
-        page += "<tr title=\"" + escape(row.reason) + "\">";
-        for (const std::string& cell : cells(row)) page += "<td>" + escape(cell) + "</td>";
-        page += "</tr>\n";
-    }
-    return page + "</tbody></table>\n</body></html>\n";
 }
 
 }  // namespace whet::tools
