@@ -2,8 +2,10 @@
 // Printing reports.
 #include "runtime/report/report.hpp"
 
+#include <algorithm>
 #include <cstdarg>
 #include <cstdio>
+#include <utility>
 
 namespace whet::runtime {
 namespace {
@@ -140,30 +142,122 @@ std::string table(const Report& report) {
     return text;
 }
 
-std::string prometheus(const Report& report) {
-    std::string text;
-    const auto metric = [&](const char* name, const char* type, double value) {
-        append(text, "# TYPE whet_%s %s\nwhet_%s %.17g\n", name, type, name, value);
+/// A label's value: at most kMaxLabelBytes, cut between characters, escaped as the text format
+/// asks.
+std::string label_value(const std::string& raw) {
+    size_t kept = std::min(raw.size(), kMaxLabelBytes);
+    while (kept < raw.size() && kept > 0 && (static_cast<unsigned char>(raw[kept]) & 0xc0) == 0x80)
+        --kept;
+    std::string text = "\"";
+    for (const char c : raw.substr(0, kept)) {
+        if (c == '"' || c == '\\') text += '\\';
+        text += c == '\n' ? "\\n" : std::string(1, c);
+    }
+    return text + "\"";
+}
+
+/// Writes the text exposition format (version 0.0.4): each family's HELP, TYPE, then its samples.
+class Exposition {
+public:
+    void family(const char* name, const char* type, const char* help) {
+        name_ = std::string("whet_") + name;
+        text_ += "# HELP " + name_ + " " + help + "\n# TYPE " + name_ + " " + type + "\n";
+    }
+    void sample(double value, const std::string& labels = {}) {
+        text_ += name_ + (labels.empty() ? "" : "{" + labels + "}");
+        append(text_, " %.17g\n", value);
+    }
+    void sample(uint64_t value, const std::string& labels = {}) {
+        sample(static_cast<double>(value), labels);
+    }
+    void single(const char* name, const char* type, const char* help, double value) {
+        family(name, type, help);
+        sample(value);
+    }
+    void single(const char* name, const char* type, const char* help, uint64_t value) {
+        single(name, type, help, static_cast<double>(value));
+    }
+    std::string take() { return std::move(text_); }
+
+private:
+    std::string text_, name_;
+};
+
+std::string reason_label(const char* reason) { return "reason=" + label_value(reason); }
+
+void expose_sites(const Report& report, Exposition& out) {
+    const size_t listed = std::min(report.rows.size(), kMaxSiteSeries);
+    std::vector<std::string> labels;
+    for (size_t i = 0; i < listed; ++i) {
+        char id[24];
+        std::snprintf(id, sizeof id, "%016llx", static_cast<unsigned long long>(report.rows[i].id));
+        labels.push_back("site=\"" + std::string(id) + "\",op=" + label_value(report.rows[i].op));
+    }
+    const auto per_site = [&](const char* name, const char* type, const char* help,
+                              const auto& value) {
+        out.family(name, type, help);
+        for (size_t i = 0; i < listed; ++i) {
+            const double one = value(report.rows[i]);
+            if (one >= 0) out.sample(one, labels[i]);
+        }
     };
-    metric("sites", "gauge", static_cast<double>(report.rows.size()));
-    metric("calls_total", "counter", static_cast<double>(report.calls()));
-    metric("served_calls_total", "counter", static_cast<double>(report.served_calls()));
-    metric("bypassed_unsupported_calls_total", "counter",
-           static_cast<double>(report.bypassed_unsupported));
-    metric("bypassed_threads_calls_total", "counter", static_cast<double>(report.bypassed_threads));
-    metric("bypassed_full_calls_total", "counter", static_cast<double>(report.bypassed_full));
-    metric("trials_total", "counter", static_cast<double>(report.trials));
-    metric("compiles_total", "counter", static_cast<double>(report.compiles));
-    metric("published_total", "counter", static_cast<double>(report.published));
-    metric("rolled_back_total", "counter", static_cast<double>(report.rolled_back));
-    metric("rejected_total", "counter", static_cast<double>(report.rejected()));
-    metric("tuning_cpu_seconds_total", "counter",
-           report.forge_cpu_seconds + report.program_cpu_seconds);
-    metric("saved_seconds_total", "counter", report.saved_seconds());
-    metric("code_bytes", "gauge", static_cast<double>(report.code_bytes));
-    metric("packed_bytes", "gauge", static_cast<double>(report.packed_bytes));
-    metric("forge_restarts_total", "counter", report.forge_restarts);
-    return text;
+    const auto known_seconds = [](double us) { return us > 0 ? us * 1e-6 : -1; };
+    per_site("site_calls_total", "counter", "Calls of an operation.",
+             [](const ReportRow& row) { return static_cast<double>(row.calls); });
+    per_site("site_served", "gauge", "1 where a plan serves the operation, 0 the original.",
+             [](const ReportRow& row) { return row.served_by_whet ? 1.0 : 0.0; });
+    per_site("site_before_seconds", "gauge", "Time of one call by the original.",
+             [&](const ReportRow& row) { return known_seconds(row.before_us); });
+    per_site("site_now_seconds", "gauge", "Time of one call by what serves now.",
+             [&](const ReportRow& row) { return known_seconds(row.now_us); });
+    per_site("site_bound_seconds", "gauge", "Time of one call that the machine allows.",
+             [&](const ReportRow& row) { return known_seconds(row.bound_us); });
+}
+
+void expose_tuning(const Report& report, Exposition& out) {
+    out.single("trials_total", "counter", "Candidates timed.", report.trials);
+    out.single("compiles_total", "counter", "Microkernels built.", report.compiles);
+    out.single("published_total", "counter", "Plans that went live.", report.published);
+    out.single("rolled_back_total", "counter", "Plans taken back after they were live.",
+               report.rolled_back);
+    out.single("declined_total", "counter", "Right plans that the program did not take.",
+               report.declined);
+    out.family("rejected_total", "counter", "Candidates refused, by the check that refused them.");
+    out.sample(report.rejected_static, reason_label("static"));
+    out.sample(report.rejected_wrong, reason_label("wrong"));
+    out.sample(report.rejected_crashed, reason_label("crashed"));
+    out.sample(report.rejected_slow, reason_label("slow"));
+    out.family("tuning_cpu_seconds_total", "counter", "CPU time of tuning, by where it was spent.");
+    out.sample(report.forge_cpu_seconds, "place=\"forge\"");
+    out.sample(report.program_cpu_seconds, "place=\"program\"");
+    out.single("forge_restarts_total", "counter", "Times that the helper was started again.",
+               static_cast<double>(report.forge_restarts));
+    out.single("sites_open", "gauge", "Sites whose search goes on.",
+               static_cast<double>(report.sites_open));
+}
+
+std::string prometheus(const Report& report) {
+    Exposition out;
+    out.family("info", "gauge", "What runs; always 1.");
+    out.sample(1.0, "version=" + label_value(report.version) + ",isa=" + label_value(report.isa) +
+                        ",numerics=" + label_value(report.numerics));
+    out.single("sites", "gauge", "Sites known.", static_cast<double>(report.rows.size()));
+    out.single("calls_total", "counter", "Calls of all sites.", report.calls());
+    out.single("served_calls_total", "counter", "Calls answered by a plan of Whet.",
+               report.served_calls());
+    out.family("bypassed_calls_total", "counter", "Calls that no site was asked for.");
+    out.sample(report.bypassed_unsupported, reason_label("unsupported"));
+    out.sample(report.bypassed_threads, reason_label("threads"));
+    out.sample(report.bypassed_full, reason_label("full"));
+    // An estimate by the newest times: it may fall, which a counter must not.
+    out.single("saved_seconds", "gauge", "Estimated time that served calls took less.",
+               report.saved_seconds());
+    out.single("code_bytes", "gauge", "Generated code.", report.code_bytes);
+    out.single("packed_bytes", "gauge", "Packed copies of frozen operands.", report.packed_bytes);
+    out.single("frozen_bytes", "gauge", "Operands that are frozen.", report.frozen_bytes);
+    expose_tuning(report, out);
+    expose_sites(report, out);
+    return out.take();
 }
 
 }  // namespace

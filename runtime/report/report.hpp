@@ -2,6 +2,7 @@
 // What Whet did, as rows and totals; printed as text, JSON or for Prometheus.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -45,6 +46,11 @@ struct Report {
     }
     double saved_seconds() const;
 };
+
+/// Sites that have Prometheus series of their own: the most expensive ones, so that a program of
+/// many shapes does not flood its monitoring.
+inline constexpr size_t kMaxSiteSeries = 100;
+inline constexpr size_t kMaxLabelBytes = 120;  ///< before escaping
 
 /// format: "text", "json" or "prometheus". invalid_argument otherwise.
 base::Result<std::string> print_report(const Report& report, std::string_view format);
