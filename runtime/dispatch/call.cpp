@@ -196,9 +196,10 @@ __attribute__((noinline)) whet_status call_slowly(whet_site* site, void* const* 
     const Record* record = site->record.load(std::memory_order_acquire);
     if (sampled) {
         const Record* const challenger = site->challenger.load(std::memory_order_acquire);
-        if (challenger && !record)
-            return run_beside_original(*challenger, site, operands, *block, fallback, user),
-                   WHET_OK;
+        if (challenger && !record) {
+            run_beside_original(*challenger, site, operands, *block, fallback, user);
+            return WHET_OK;
+        }
         if (challenger && (block->next_random() & 1)) record = challenger;
         if (!record && site->op.frozen) report_frozen_operands(site, operands, *block);
     }
