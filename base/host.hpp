@@ -3,8 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+
+#include "base/cgroup.hpp"
 
 namespace whet::base {
 
@@ -25,13 +26,6 @@ struct HostCaches {
     int last_level_cores = 1;
 };
 
-/// What the scheduler and the cgroup allow this process.
-struct HostLimits {
-    int cores = 1;                    ///< in the affinity mask of the calling thread
-    std::optional<double> cpu_quota;  ///< cores' worth of time of the cgroup; empty: no limit
-    std::optional<std::int64_t> memory_bytes;  ///< of the cgroup; empty: no limit
-};
-
 struct Host {
     HostFeatures features;
     HostCaches caches;
@@ -43,9 +37,5 @@ struct Host {
 Host describe_host();
 
 HostFeatures host_features() noexcept;
-/// Reads the limits of a cgroup v1 or v2 tree. `proc_cgroup`: the text of /proc/self/cgroup;
-/// `root`: /sys/fs/cgroup. The tightest limit on the way from the process's group to the root
-/// counts.
-HostLimits cgroup_limits(const std::string& proc_cgroup, const std::string& root);
 
 }  // namespace whet::base

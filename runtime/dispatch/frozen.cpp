@@ -85,7 +85,12 @@ FrozenRegistry::FrozenRegistry(int64_t budget_bytes)
       barrier_works_(membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED)) {}
 
 size_t FrozenRegistry::budget_bytes() const noexcept {
-    return budget_ >= 0 ? static_cast<size_t>(budget_) : frozen_bytes();
+    if (budget_ >= 0) return static_cast<size_t>(budget_);
+    // Packing may pad a weight's edge: a sixteenth more than its own bytes is still "as many as are
+    // frozen".
+    const size_t follows = frozen_bytes() + frozen_bytes() / 16 + 65536;
+    const int64_t most = most_bytes_.load(std::memory_order_relaxed);
+    return most >= 0 ? std::min(follows, static_cast<size_t>(most)) : follows;
 }
 
 base::Result<void> FrozenRegistry::freeze(const void* pointer, size_t bytes) {
@@ -167,10 +172,7 @@ base::Result<void> FrozenRegistry::pack(const Record& record, int operand, const
         std::lock_guard lock(mutex_);
         if (!contains(source, source_bytes)) return make_error(Code::not_found, "no longer frozen");
         if (set.find(source)) return {};
-        // Packing may pad a weight's edge: a sixteenth more than its own bytes is still "as many as
-        // are frozen".
-        const size_t budget = budget_ >= 0 ? static_cast<size_t>(budget_)
-                                           : frozen_bytes() + frozen_bytes() / 16 + 65536;
+        const size_t budget = budget_bytes();
         if (packed_bytes() + set.bytes > budget) {
             return make_error(Code::out_of_budget,
                               "packed operands need %zu bytes more, %zu of %zu are used", set.bytes,

@@ -111,6 +111,10 @@ public:
     size_t packed_bytes() const noexcept { return packed_bytes_.load(std::memory_order_relaxed); }
     size_t frozen_bytes() const noexcept { return frozen_bytes_.load(std::memory_order_relaxed); }
     size_t budget_bytes() const noexcept;
+    /// A bound on a budget that follows what is frozen (WHET_BUDGET_PACKED=auto); < 0: none.
+    void set_most_bytes(int64_t bytes) noexcept {
+        most_bytes_.store(bytes, std::memory_order_relaxed);
+    }
     std::mutex& mutex() noexcept { return mutex_; }
     std::mutex& ranges_mutex() noexcept { return ranges_mutex_; }
     /// The copy that the parent was making is not finished here.
@@ -133,6 +137,7 @@ private:
     void collect_readers_locked(size_t first_retired);
 
     const int64_t budget_;
+    std::atomic<int64_t> most_bytes_{-1};
     std::atomic<uint64_t> generation_{0};
     std::atomic<size_t> packed_bytes_{0}, frozen_bytes_{0};
     mutable std::mutex ranges_mutex_;  ///< of ranges_ alone: look-ups of callers take it

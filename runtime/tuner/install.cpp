@@ -204,6 +204,8 @@ void Tuner::pack_wanted(Lock& lock) {
     runtime_.frozen.reclaim();
 }
 
+bool Tuner::may_contest() const { return base::steady_ns() >= offers_not_before_ns_; }
+
 /// Waits with the next timing as long as the share of a core wants for what this one took.
 void Tuner::keep_to_share(int64_t cpu_ns) {
     const double rest = 1 / std::clamp(share_, 0.01, 1.0) - 1;
@@ -215,10 +217,13 @@ base::Result<BackgroundTimes> Tuner::contest(const SiteState& state, const Recor
                                              Lock& lock) {
     const whet_original original = state.site->original.load(std::memory_order_acquire);
     void* const context = state.site->original_context.load(std::memory_order_acquire);
+    const int64_t began = base::thread_cpu_ns();
+    const size_t most_bytes = most_trial_bytes_;
     lock.unlock();
-    auto times = timer_.compare(state.site->op, original, context, record, kColdBytes,
-                                most_trial_bytes_, kMostTimingNs);
+    auto times = timer_.compare(state.site->op, original, context, record, kColdBytes, most_bytes,
+                                kMostTimingNs);
     lock.lock();
+    keep_to_share(base::thread_cpu_ns() - began);
     return times;
 }
 
@@ -228,9 +233,7 @@ void Tuner::time_against_original(SiteState& state, Lock& lock) {
     if (!original && state.original.count() < 4)
         return;  // decided when there are samples: see check_trials
     const Record& record = *state.pending->record;
-    const int64_t began = base::thread_cpu_ns();
     const auto times = contest(state, record, lock);
-    keep_to_share(base::thread_cpu_ns() - began);
     if (!state.pending || state.pending->record != &record) return;
     if (!times) {
         state.reason = times.error().message;
@@ -413,8 +416,9 @@ void Tuner::check_trials(int64_t now) {
 void Tuner::time_waiting_candidates(Lock& lock) {
     for (auto& [id, family] : families_) {
         if (family.decision == FamilyDecision::whet) continue;
-        for (const uint32_t index : family.sites) {
-            SiteState& state = sites_[index];
+        // By number: while a contest is held, others bring new sites of the family.
+        for (size_t i = 0; i < family.sites.size() && may_contest(); ++i) {
+            SiteState& state = sites_[family.sites[i]];
             if (state.pending && state.pending->against_original == 0 && !family.reverted &&
                 state.pending->kind != forge::OfferKind::lent && state.site->op.threads <= 1 &&
                 runtime_.options.force != "original" &&
@@ -449,8 +453,9 @@ double Tuner::live_ratio(const FamilyState& family, SiteState** heaviest) {
 }
 
 void Tuner::watch_crossed(Lock& lock) {
-    const int64_t now = base::steady_ns();
     for (auto& [id, family] : families_) {
+        const int64_t now = base::steady_ns();
+        if (!may_contest()) return;
         if (family.decision != FamilyDecision::whet || family.reverted ||
             now < family.next_watch_ns || runtime_.options.force == "whet" ||
             runtime_.options.numerics == base::Numerics::invariant) {
@@ -495,8 +500,7 @@ void Tuner::try_again(FamilyState& family) {
 /// background, the site that costs most first, one in a round, once there are no new sites to
 /// serve. A family whose heaviest site loses goes back to the original.
 void Tuner::look_back(Lock& lock) {
-    const int64_t now = base::steady_ns();
-    if (now < offers_not_before_ns_ || now < last_site_ns_ + kCalmNs || !offers_.empty() ||
+    if (!may_contest() || base::steady_ns() < last_site_ns_ + kCalmNs || !offers_.empty() ||
         !wanted_packs_.empty())
         return;
     SiteState* heaviest = nullptr;
@@ -517,9 +521,7 @@ void Tuner::look_back(Lock& lock) {
         first = first && !(sites_[index].looked_back || sites_[index].background_original_ns > 0);
     heaviest->looked_back = true;
     const Record& record = *heaviest->current;
-    const int64_t began = base::thread_cpu_ns();
     const auto times = contest(*heaviest, record, lock);
-    keep_to_share(base::thread_cpu_ns() - began);
     if (!times) return;
     heaviest->background_original_ns = times->original_ns;
     const bool forced = runtime_.options.force == "whet" ||

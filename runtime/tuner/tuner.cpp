@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "base/clock.hpp"
-#include "base/host.hpp"
 #include "base/log.hpp"
 #include "jit/sketch/space.hpp"
 #include "runtime/dispatch/operation.hpp"
@@ -28,6 +27,7 @@ using base::make_error;
 using forge::Message;
 
 constexpr int64_t kQuarterNs = 250'000'000;
+constexpr int64_t kLimitsNs = 2'000'000'000;  // between two looks at what the system allows
 constexpr int kBusyWaitMs = 5;   // between two looks at the samples while there is work
 constexpr int kIdleWaitMs = 25;  // otherwise
 constexpr int64_t kFirstBackOffNs = 500'000'000;
@@ -38,11 +38,12 @@ constexpr const char* kNoExecutableMemory = "no executable memory: untuned";
 constexpr int kSendTimeoutSeconds = 2;  // a forge that reads nothing for so long is given up
 
 /// Trial operands are given back after each timing; large products need large ones.
-size_t trial_bytes_of(const base::Host& host) {
+size_t trial_bytes_of(const base::HostLimits& limits) {
     constexpr int64_t kLeast = 96 << 20, kShare = 16;  // of the memory that this process may have
     const int64_t physical = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
-    const int64_t memory = std::min(host.limits.memory_bytes.value_or(physical), physical);
-    return static_cast<size_t>(std::max(kLeast, memory / kShare));
+    const int64_t memory = std::min(limits.memory_bytes.value_or(physical), physical);
+    return static_cast<size_t>(
+        within_quarter(std::max(kLeast, memory / kShare), limits.memory_bytes));
 }
 
 /// What the forge reads its options from; paths as this process understood them.
@@ -117,11 +118,9 @@ void Tuner::run() {
             say("WHET_CONTROL is ignored: " + page.error().message);
         }
     }
-    const base::Host host = base::describe_host();
     {
         Lock lock(mutex_);
-        budget_.emplace(runtime_.options, host.limits.cores, host.limits.cpu_quota);
-        most_trial_bytes_ = trial_bytes_of(host);
+        read_limits(base::steady_ns());
     }
     for (;;) {
         int wait = kIdleWaitMs;
@@ -343,8 +342,23 @@ void Tuner::obey_control_page() {
     page_->acknowledge();
 }
 
+/// Quotas, cpusets and memory limits change while a program runs.
+void Tuner::read_limits(int64_t now) {
+    if (now < next_limits_ns_) return;
+    next_limits_ns_ = now + kLimitsNs;
+    const base::HostLimits limits = cgroup_.limits();
+    if (budget_)
+        budget_->set_limits(limits);
+    else
+        budget_.emplace(runtime_.options, limits);
+    most_trial_bytes_ = trial_bytes_of(limits);
+    runtime_.frozen.set_most_bytes(limits.memory_bytes ? *limits.memory_bytes / 4 : -1);
+}
+
 void Tuner::every_quarter_second(int64_t now) {
     forge::note_reaping();
+    read_limits(now);
+    budget_->observe_strain(cgroup_.strain(), static_cast<double>(now) * 1e-9);
     sum_counters(now);
     for (auto& state : sites_) {
         // A caller took a wrong record out, and its sample was lost in a full ring.

@@ -16,6 +16,7 @@
 
 #include <whet/whet.h>
 
+#include "base/cgroup.hpp"
 #include "base/clock.hpp"
 #include "base/log.hpp"
 #include "base/status.hpp"
@@ -74,6 +75,7 @@ private:
     bool was_refused();
     void obey_control_page();
     void every_quarter_second(int64_t now);
+    void read_limits(int64_t now);
     void send_profile();
     void answer_watchers(int64_t now);
     template <typename T>
@@ -104,7 +106,9 @@ private:
                                       const std::vector<jit::Blob>& blobs);
     bool pack_seen_operands(SiteState& state, const Record& record, Lock& lock);
     void keep_to_share(int64_t cpu_ns);
-    /// Times `record` against the site's original, without the lock meanwhile.
+    bool may_contest() const;
+    /// Times `record` against the site's original, without the lock meanwhile, and keeps to the
+    /// share: no other contest begins before offers_not_before_ns_.
     base::Result<BackgroundTimes> contest(const SiteState& state, const Record& record, Lock& lock);
     void time_against_original(SiteState& state, Lock& lock);
     void try_again(FamilyState& family);
@@ -161,7 +165,9 @@ private:
     std::map<uint64_t, std::string> answers_;
     std::map<uint64_t, bool> answered_;
     uint64_t next_text_id_ = 1;
+    base::Cgroup cgroup_;
     std::optional<Budget> budget_;
+    int64_t next_limits_ns_ = 0;
     BackgroundTimer timer_;
     size_t most_trial_bytes_ = 0;  ///< operands of one background timing
     std::unique_ptr<ControlPage> page_;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tests of the rules that decide: live trials under simulated noise, budgets, background timing.
+// Tests of the rules that decide: live trials under simulated noise, background timing.
 #include <cmath>
 #include <cstring>
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "runtime/budget/budget.hpp"
 #include "runtime/trial/background_timing.hpp"
 #include "runtime/trial/live_trial.hpp"
 #include "tests/runtime/op_helpers.hpp"
@@ -57,45 +56,6 @@ TEST(LiveTrial, NonsenseIsNotATime) {
     LiveTrial trial;
     for (int i = 0; i < 100; ++i) trial.add(i & 1, i & 2 ? NAN : -1);
     EXPECT_EQ(trial.pairs(), 0u);
-}
-
-TEST(Budget, SharesFollowIdleness) {
-    const base::Options options;
-    Budget budget(options, 2, std::nullopt);
-    budget.share({0.1, 0}, 0);
-    EXPECT_EQ(budget.share({1.1, 0.95}, 0), 1.0) << "one core was idle";
-    EXPECT_EQ(budget.share({2.1, 1.05}, 0), 0.1) << "none was";
-    EXPECT_EQ(budget.share({3.1, 1.10}, 0.9), 1.0) << "only the forge kept it busy";
-    Budget limited(options, 2, 1.0);
-    limited.share({0.1, 0}, 0);
-    EXPECT_EQ(limited.share({1.1, 1}, 0), 0.1) << "under a quota there is no idle core to have";
-}
-
-TEST(Budget, ASlowerApplicationStopsTheTuning) {
-    base::Options options;
-    options.budget_cpu = 0.5;
-    Budget budget(options, 2, std::nullopt);
-    EXPECT_EQ(budget.share({1, 1}, 0), 0.5);
-    budget.observe_latency(2.0, 1.0);
-    EXPECT_LT(budget.share({1.5, 1}, 0), 0.1);
-    EXPECT_EQ(budget.share({9, 1}, 0), 0.5);
-}
-
-TEST(Budget, LimitsReachTheForge) {
-    base::Options options;
-    options.budget_seconds = 3;
-    options.budget_trials = 10;
-    Budget budget(options, 2, std::nullopt);
-    const auto some = budget.control({1, 1}, 1, 4, false);
-    EXPECT_EQ(some.seconds_left, 2);
-    EXPECT_EQ(some.trials_left, 6);
-    EXPECT_FALSE(some.paused);
-    EXPECT_TRUE(budget.control({2, 1}, 3.5, 4, false).paused);
-    // Without trials left, new operations still get first plans.
-    const auto none = budget.control({2, 1}, 1, 10, false);
-    EXPECT_EQ(none.trials_left, 0);
-    EXPECT_FALSE(none.paused);
-    EXPECT_TRUE(budget.control({2, 1}, 1, 4, true).paused);
 }
 
 TEST(BackgroundTimer, TimesAPlanAgainstAnOriginal) {
