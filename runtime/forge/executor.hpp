@@ -86,6 +86,8 @@ public:
     virtual base::Result<MachineRecord> measure_machine(const BuiltKernel* kernel) = 0;
     /// True when a candidate that faults or hangs harms nothing: code that is not proven may run.
     virtual bool contained() const = 0;
+    /// True once nothing can be run any more: what it runs on was killed.
+    virtual bool lost() const { return false; }
     /// CPU seconds spent outside of this process.
     virtual double outside_cpu_seconds() const = 0;
 };

@@ -270,6 +270,7 @@ int Server::run() {
         if (wait_ms > 0 && !idle) continue;
         const bool was_idle = idle;
         idle = !workshop_->step();
+        if (workshop_->lost()) break;  // the program starts another forge
         if (idle && !was_idle) send_status();
     }
     return 0;

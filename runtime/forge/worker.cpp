@@ -300,6 +300,7 @@ public:
     }
 
     bool contained() const override { return true; }
+    bool lost() const override { return lost_; }
     double outside_cpu_seconds() const override {
         return ended_cpu_seconds_ + current_cpu_seconds_;
     }
@@ -328,6 +329,12 @@ private:
         return request;
     }
 
+    base::Error lose(const char* what) {
+        lost_ = true;
+        sent_.clear();
+        return make_error(Code::io_error, "%s", what);
+    }
+
     void note_death(const DeathNotice& notice) {
         ended_cpu_seconds_ += notice.cpu_seconds;
         current_cpu_seconds_ = 0;
@@ -342,6 +349,7 @@ private:
     std::vector<uint8_t> buffer_;
     std::set<uint64_t> sent_;  ///< kernels that the running worker holds
     uint64_t sequence_ = 0;
+    bool lost_ = false;  ///< the zygote is gone
     double ended_cpu_seconds_ = 0, current_cpu_seconds_ = 0;
 };
 
@@ -355,8 +363,7 @@ base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& reques
     while (send(zygote_->requests(), request.bytes().data(), request.bytes().size(), MSG_NOSIGNAL) <
            0) {
         if (errno == EINTR) continue;
-        sent_.clear();
-        return make_error(Code::io_error, "the worker is gone: %s", std::strerror(errno));
+        return lose("the worker is gone");
     }
     const int64_t until =
         base::steady_ns() + static_cast<int64_t>((limit * kRealTimeFactor + 30) * 1e9);
@@ -373,7 +380,7 @@ base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& reques
         }
         if ((polled[0].revents & POLLIN) != 0) {
             const ssize_t got = recv(zygote_->requests(), buffer_.data(), buffer_.size(), 0);
-            if (got <= 0) return make_error(Code::io_error, "the worker is gone");
+            if (got <= 0) return lose("the worker is gone");
             Reader reader(buffer_.data(), static_cast<size_t>(got));
             const auto header = reader.get<ReplyHeader>();
             current_cpu_seconds_ = header.cpu_seconds;
@@ -384,14 +391,17 @@ base::Result<std::vector<uint8_t>> WorkerExecutor::exchange(const Writer& reques
             DeathNotice notice{};
             const ssize_t got = recv(zygote_->deaths(), &notice, sizeof(notice), 0);
             if (got != sizeof(notice) || notice.pid <= 0)
-                return make_error(Code::io_error, "no worker can be started");
+                return lose("no worker can be started");
             note_death(notice);
             if (result == nullptr) return make_error(Code::internal, "the worker ended");
             const int number = WIFSIGNALED(notice.status) ? WTERMSIG(notice.status) : 0;
-            const bool late = number == SIGPROF || number == SIGKILL;
-            result->verdict = late ? Verdict::timed_out : Verdict::crashed;
-            result->reason =
-                late ? "did not end within its time" : std::string("crashed: ") + strsignal(number);
+            const bool late = number == SIGPROF || (number == SIGKILL && killed);
+            result->verdict = late                ? Verdict::timed_out
+                              : number == SIGKILL ? Verdict::failed  // somebody else's doing
+                                                  : Verdict::crashed;
+            result->reason = late                ? "did not end within its time"
+                             : number == SIGKILL ? "its worker was killed"
+                                                 : std::string("crashed: ") + strsignal(number);
             return make_error(Code::verify_failed, "%s", result->reason.c_str());
         }
     }

@@ -131,8 +131,9 @@ const MachineRecord& Workshop::machine() {
     }
     auto record = executor_->measure_machine(kernel.get());
     if (!record) {
-        outbox_.log(base::Level::warning,
-                    "the machine could not be measured: " + record.error().message);
+        if (!lost())
+            outbox_.log(base::Level::warning,
+                        "the machine could not be measured: " + record.error().message);
         stored_.machine = {1, 1};
         return stored_.machine;
     }

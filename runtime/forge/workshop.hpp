@@ -122,6 +122,8 @@ public:
 
     StatusMessage status() const;
     double outside_cpu_seconds() const { return executor_->outside_cpu_seconds(); }
+    /// Nothing can be tried any more.
+    bool lost() const { return executor_->lost(); }
     KernelSource& kernels() { return kernels_; }
     Store* store() { return store_.get(); }
     const StoreContents& stored() const { return stored_; }

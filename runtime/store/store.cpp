@@ -79,6 +79,15 @@ void whet_checksum(sqlite3_context* context, int count, sqlite3_value** values) 
     sqlite3_result_int64(context, static_cast<sqlite3_int64>(hash));
 }
 
+/// SQLite's message, which may quote a damaged file, as one line of plain characters.
+std::string message_of(sqlite3* database) {
+    std::string text = sqlite3_errmsg(database);
+    for (char& character : text) {
+        if (character < 0x20 || character > 0x7e) character = '?';
+    }
+    return text;
+}
+
 /// What SQLite has to say; out_of_budget: others hold the file.
 base::Error error_of(sqlite3* database) {
     const int status = sqlite3_errcode(database) & 0xff;
@@ -86,7 +95,7 @@ base::Error error_of(sqlite3* database) {
     const bool broken = status == SQLITE_CORRUPT || status == SQLITE_NOTADB;
     const char* const path = sqlite3_db_filename(database, "main");
     return make_error(busy ? Code::out_of_budget : Code::io_error, "store %s: %s%s",
-                      path ? path : "", sqlite3_errmsg(database),
+                      path ? path : "", message_of(database).c_str(),
                       broken ? " (remove it to begin anew)" : "");
 }
 
@@ -301,7 +310,7 @@ base::Result<std::unique_ptr<Store>> Store::open(const std::string& path,
     std::unique_ptr<Store> store(new Store(database, machine_key, std::move(key)));
     if (opened != SQLITE_OK) {
         return make_error(Code::io_error, "cannot open %s: %s", path.c_str(),
-                          sqlite3_errmsg(database));
+                          message_of(database).c_str());
     }
     sqlite3_busy_timeout(database, kOpenTimeoutMs);
     if (sqlite3_create_function_v2(database, "whet_checksum", -1,
@@ -400,11 +409,13 @@ base::Result<void> Store::load_blobs(StoreContents& contents) {
             jit::Blob blob;
             auto spec = jit::MicrokernelSpec::parse(rows.column_bytes(0));
             if (spec) blob.spec = *spec;
-            blob.entry = static_cast<uint32_t>(rows.column_integer(1));
-            blob.text_bytes = static_cast<uint32_t>(rows.column_integer(2));
+            const int64_t entry = rows.column_integer(1), text_bytes = rows.column_integer(2);
+            blob.entry = static_cast<uint32_t>(entry);
+            blob.text_bytes = static_cast<uint32_t>(text_bytes);
             const std::string_view bytes = rows.column_bytes(3);
             blob.bytes.assign(bytes.begin(), bytes.end());
-            if (spec && digest_of(blob) == rows.column_bytes(4))
+            if (spec && entry == blob.entry && text_bytes == blob.text_bytes &&
+                digest_of(blob) == rows.column_bytes(4))
                 contents.blobs.push_back(std::move(blob));
             else
                 refused.emplace_back(rows.column_bytes(0));

@@ -5,7 +5,7 @@ and exit status are those without Whet.
 
 usage: denied_test.py LIBRARY PROGRAM DENY KIND [PRELOAD]
 
-KIND: memfd, code, gain, threads (see deny.c), or cpu, with old_cpu.c as PRELOAD.
+KIND: memfd, code, gain, threads (see deny.c), or cpu and clock, with old_cpu.c and clock_jumps.c as PRELOAD.
 """
 import json
 import os
@@ -18,6 +18,7 @@ KINDS = {
     # kind: what is said, or None where plans serve all the same
     "memfd": None,
     "gain": None,
+    "clock": None,
     "code": ("no executable memory: untuned",),
     "threads": ("cannot start thread whet-tuner", "untuned"),
     "cpu": ("a CPU without AVX2 and FMA: untuned",),
@@ -28,7 +29,7 @@ def main():
     library, program, deny, kind, *preload = sys.argv[1:]
     expected = KINDS[kind]
     host = Host(library, program)
-    before = [] if kind == "cpu" else [deny, kind]
+    before = [] if preload else [deny, kind]
     failures = []
     with store_folder() as folder:
         report = os.path.join(folder, "report.json")

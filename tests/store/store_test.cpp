@@ -7,8 +7,12 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <random>
+#include <set>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -138,8 +142,40 @@ public:
             << sql << ": " << sqlite3_errmsg(database_);
     }
 
+    /// The bytes of a column of the only blob; a number's as they lie in memory.
+    std::string read(const std::string& column) {
+        sqlite3_stmt* row = nullptr;
+        sqlite3_prepare_v2(database_, ("SELECT " + column + " FROM blobs").c_str(), -1, &row,
+                           nullptr);
+        std::string bytes;
+        if (sqlite3_step(row) == SQLITE_ROW) {
+            is_number_ = sqlite3_column_type(row, 0) == SQLITE_INTEGER;
+            const int64_t number = sqlite3_column_int64(row, 0);
+            bytes = is_number_ ? std::string(reinterpret_cast<const char*>(&number), sizeof number)
+                               : std::string(static_cast<const char*>(sqlite3_column_blob(row, 0)),
+                                             static_cast<size_t>(sqlite3_column_bytes(row, 0)));
+        }
+        sqlite3_finalize(row);
+        return bytes;
+    }
+    void write(const std::string& column, const std::string& bytes) {
+        sqlite3_stmt* row = nullptr;
+        sqlite3_prepare_v2(database_, ("UPDATE blobs SET " + column + " = ?").c_str(), -1, &row,
+                           nullptr);
+        if (is_number_) {
+            int64_t number = 0;
+            std::memcpy(&number, bytes.data(), sizeof number);
+            sqlite3_bind_int64(row, 1, number);
+        } else {
+            sqlite3_bind_blob(row, 1, bytes.data(), static_cast<int>(bytes.size()), SQLITE_STATIC);
+        }
+        EXPECT_EQ(sqlite3_step(row), SQLITE_DONE) << sqlite3_errmsg(database_);
+        sqlite3_finalize(row);
+    }
+
 private:
     sqlite3* database_ = nullptr;
+    bool is_number_ = false;
 };
 
 TEST_F(StoreTest, DamagedRowsAreDroppedOneByOne) {
@@ -183,6 +219,112 @@ TEST_F(StoreTest, DamageIsNotSealed) {
     ASSERT_TRUE(contents);
     EXPECT_EQ(contents->damaged_rows, 1u);
     EXPECT_TRUE(contents->plans.empty());
+}
+
+/// What is executed is refused for any single bit: of the code, its entry, its size, its digest.
+TEST_F(StoreTest, EveryBitOfABlobCounts) {
+    ASSERT_TRUE(open()->save(fake_plan(4, "a"), {fake_blob(6)}));
+    Stranger stranger(path_);
+    for (const char* column : {"bytes", "digest", "entry", "text_bytes"}) {
+        const std::string whole = stranger.read(column);
+        for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+            std::string damaged = whole;
+            damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
+            stranger.write(column, damaged);
+            const auto store = open();
+            const StoreContents contents = *store->load();
+            EXPECT_TRUE(contents.blobs.empty()) << column << " bit " << bit;
+            EXPECT_EQ(contents.refused_blobs, 1u) << column << " bit " << bit;
+            ASSERT_TRUE(store->save(fake_plan(4, "a"), {fake_blob(6)}));
+        }
+    }
+    stranger.run("UPDATE blobs SET spec = spec || ' '");
+    EXPECT_TRUE(open()->load()->blobs.empty());
+}
+
+/// Whatever bits of the file are wrong: what is read is what was written, or nothing.
+TEST_F(StoreTest, NoAlteredRowComesBack) {
+    constexpr unsigned kSeed = 20261201;
+    constexpr int kRounds = 300, kPlans = 12;
+    std::mt19937 dice(kSeed);
+    std::set<std::string> schedules;
+    {
+        auto store = open();
+        for (int i = 0; i < kPlans; ++i) {
+            const std::string schedule = "schedule " + std::to_string(i) + std::string(200, 'x');
+            schedules.insert(schedule);
+            ASSERT_TRUE(store->save(fake_plan(i + 1, schedule),
+                                    {fake_blob(static_cast<uint8_t>(1 + i % 8))}));
+        }
+        ASSERT_TRUE(store->quarantine({fake_op(99), 7, "nan"}, "none"));
+        ASSERT_TRUE(store->save_machine({100, 12}));
+    }
+    std::ifstream whole_file(path_, std::ios::binary);
+    const std::string whole{std::istreambuf_iterator<char>(whole_file), {}};
+    ASSERT_GT(whole.size(), 8192u);
+    int refused = 0, lost = 0;
+    for (int round = 0; round < kRounds; ++round) {
+        SCOPED_TRACE("seed " + std::to_string(kSeed) + ", round " + std::to_string(round));
+        std::string damaged = whole;
+        const int flips = round % 3 == 0 ? 1 : round % 3 == 1 ? 20 : 400;
+        for (int i = 0; i < flips; ++i) {
+            const size_t bit = dice() % (8 * damaged.size());
+            damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
+        }
+        for (const char* suffix : {"-wal", "-shm"}) fs::remove(path_ + suffix);
+        std::ofstream(path_, std::ios::binary | std::ios::trunc) << damaged;
+        auto store = Store::open(path_, "machine");
+        if (!store) {
+            EXPECT_EQ(store.error().message.find('\n'), std::string::npos);
+            ++refused;
+            continue;
+        }
+        const auto contents = (*store)->load();
+        if (!contents) {
+            EXPECT_EQ(contents.error().message.find('\n'), std::string::npos);
+            ++refused;
+            continue;
+        }
+        lost += contents->plans.size() < static_cast<size_t>(kPlans);
+        for (const StoredPlan& plan : contents->plans) {
+            EXPECT_TRUE(schedules.contains(plan.schedule));
+            EXPECT_EQ(plan.time_ns, 123.5);
+            EXPECT_EQ(plan.state, PlanState::offered);
+        }
+        for (const jit::Blob& blob : contents->blobs) {
+            const jit::Blob expected = fake_blob(blob.spec.rows);
+            EXPECT_EQ(blob.bytes, expected.bytes);
+            EXPECT_EQ(blob.entry, expected.entry);
+            EXPECT_EQ(blob.spec.print(), expected.spec.print());
+        }
+        for (const QuarantinedPlan& plan : contents->quarantine) EXPECT_EQ(plan.schedule_hash, 7u);
+        EXPECT_TRUE(contents->machine.peak_gflops == 100 || contents->machine.peak_gflops == 0);
+    }
+    EXPECT_GT(lost, 0) << "rows are judged one by one";
+    EXPECT_GT(refused, 0);
+}
+
+/// A newer version of the library takes the file over while an older one has it open.
+TEST_F(StoreTest, TwoVersionsOnOneFile) {
+    auto store = open();
+    ASSERT_TRUE(store->save(fake_plan(4, "a"), {fake_blob(6)}));
+    Stranger stranger(path_);
+    stranger.run("DROP TABLE plans");
+    stranger.run("CREATE TABLE plans(another TEXT)");
+    stranger.run("PRAGMA user_version = 99");
+    const auto saved = store->save(fake_plan(5, "b"), {fake_blob(6)});
+    ASSERT_FALSE(saved);
+    EXPECT_EQ(saved.error().code, base::Code::io_error);
+    EXPECT_FALSE(store->load());
+    const auto opened = Store::open(path_, "machine");
+    ASSERT_FALSE(opened);
+    EXPECT_NE(opened.error().message.find("schema 99"), std::string::npos);
+    // Other versions of the generator share the file, not the rows.
+    stranger.run("PRAGMA user_version = 1");
+    ASSERT_TRUE(open("machine generator=1")->save(fake_plan(4, "a"), {fake_blob(6)}));
+    ASSERT_TRUE(open("machine generator=2")->save(fake_plan(4, "b"), {fake_blob(6)}));
+    EXPECT_EQ(open("machine generator=1")->load()->plans[0].schedule, "a");
+    EXPECT_EQ(open("machine generator=2")->load()->plans[0].schedule, "b");
 }
 
 TEST_F(StoreTest, AFileThatOthersHoldIsWorthAnotherTry) {
