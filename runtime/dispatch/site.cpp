@@ -32,13 +32,15 @@ whet_site* SiteTable::find(const whet_op& op, uint64_t id) const noexcept {
 base::Result<whet_site*> SiteTable::find_or_make(const whet_op& op) {
     const uint64_t id = operation_id(op);
     if (whet_site* const found = find(op, id)) return found;
+    const auto taken = [&] {
+        return base::make_error(base::Code::out_of_budget,
+                                "all %u sites are taken (WHET_BUDGET_SITES)", capacity_);
+    };
+    if (count_.load(std::memory_order_acquire) == capacity_) return taken();  // without the lock
     std::lock_guard lock(mutex_);
     if (whet_site* const found = find(op, id)) return found;
     const uint32_t index = count_.load(std::memory_order_relaxed);
-    if (index == capacity_) {
-        return base::make_error(base::Code::out_of_budget,
-                                "all %u sites are taken (WHET_BUDGET_SITES)", capacity_);
-    }
+    if (index == capacity_) return taken();
     auto* const site = new whet_site;
     site->op = op;
     site->id = id;

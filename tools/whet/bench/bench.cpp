@@ -45,7 +45,7 @@ struct Form {
 constexpr Form kForms[] = {
     {"peak", bench_peak}, {"dispatch", bench_dispatch},     {"tuner", bench_tuner},
     {"warm", bench_warm}, {"zero-trial", bench_zero_trial}, {"unseen", bench_unseen},
-    {"app", bench_app},
+    {"app", bench_app},   {"shapes", bench_shapes},
 };
 
 void add_suite_options(CLI::App& app, Options& options, std::string& peers, bool& unfrozen) {
@@ -78,6 +78,9 @@ void add_forms(CLI::App& app, Options& options, std::string& peers, bool& unfroz
     app.add_subcommand("warm", "from the first call of a fresh process to all plans published")
         ->add_option("--plans", options.plans)
         ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+    app.add_subcommand("shapes", "what many distinct shapes cost: memory and a hit, early and late")
+        ->add_option("--count", options.shapes)
+        ->check(CLI::Range(int64_t{512}, int64_t{10'000'000}));
     for (const char* name : {"zero-trial", "unseen"})
         add_suite_options(
             *app.add_subcommand(name, "see docs: plan before tuning; row counts never tuned"),

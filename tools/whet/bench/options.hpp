@@ -22,6 +22,7 @@ struct Options {
     int64_t candidates = 2000;  ///< tuner
     std::string forge = "process";
     int64_t plans = 200;  ///< warm
+    int64_t shapes = 50'000;  ///< shapes
 
     std::string input;  ///< app
     int blocks = 21;
@@ -48,6 +49,7 @@ int bench_warm(const Options& options);
 bool run_warm_role(const Options& options, int* exit_code);
 int bench_zero_trial(const Options& options);
 int bench_unseen(const Options& options);
+int bench_shapes(const Options& options);
 int bench_app(const Options& options);
 
 /// One line on standard error, drawn over the last one when that is a terminal (else nothing);
