@@ -1,12 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reading small text files.
+// Reading and writing small text files.
 #include "base/text_file.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <iterator>
 #include <sstream>
+
+#include "base/threads.hpp"
 
 namespace whet::base {
 
@@ -16,6 +23,22 @@ std::string read_text(const std::string& path) {
     std::string text{std::istreambuf_iterator<char>(file), {}};
     while (!text.empty() && text.back() == '\n') text.pop_back();
     return text;
+}
+
+bool write_own_text(const std::string& path, std::string_view text) {
+    const UniqueFd file(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+    struct stat status{};
+    if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+        status.st_uid != ::geteuid() || ::ftruncate(file.get(), 0) != 0)
+        return false;
+    while (!text.empty()) {
+        const ssize_t written = ::write(file.get(), text.data(), text.size());
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return false;
+        text.remove_prefix(static_cast<size_t>(written));
+    }
+    return true;
 }
 
 std::optional<std::int64_t> to_integer(std::string_view text) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The small text files of the kernel.
+// Small text files: the kernel's, and own ones.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +11,10 @@ namespace whet::base {
 
 /// The whole text of a file without its final newlines; empty when it cannot be read.
 std::string read_text(const std::string& path);
+
+/// Writes a file of this user's own (made with mode 0600, replaced if it is there). False: it cannot
+/// be written, is another user's, or is no regular file; links are not followed.
+bool write_own_text(const std::string& path, std::string_view text);
 
 /// The whole number at the beginning of a text; empty when there is none.
 std::optional<std::int64_t> to_integer(std::string_view text);

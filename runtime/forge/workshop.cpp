@@ -8,11 +8,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
+#include <sstream>
 
 #include "base/clock.hpp"
 #include "base/hash.hpp"
 #include "base/host.hpp"
+#include "base/text_file.hpp"
 #include "runtime/dispatch/operation.hpp"
 
 namespace whet::runtime::forge {
@@ -399,7 +400,7 @@ void Workshop::send_offer(Site& site, OfferKind kind, bool served_before) {
 void Workshop::dump(const Site& site) {
     char name[32];
     std::snprintf(name, sizeof(name), "/%016llx.txt", static_cast<unsigned long long>(site.id));
-    std::ofstream file(settings_.options.dump_directory + name, std::ios::trunc);
+    std::ostringstream file;
     file << "schedule " << site.best.schedule.print() << "\ntime_ns " << site.best_ns << "\n\n";
     if (auto plan = jit::lower(site.op, site.best.schedule, settings_.isa))
         file << jit::print_plan(*plan);
@@ -407,8 +408,7 @@ void Workshop::dump(const Site& site) {
         file << "\nmicrokernel " << kernel->blob.spec.print() << "\n";
         if (auto report = kernels_.inspect(*kernel)) file << report->disassembly;
     }
-    file.flush();
-    if (file.good()) return;
+    if (base::write_own_text(settings_.options.dump_directory + name, file.str())) return;
     outbox_.log(base::Level::warning,
                 "WHET_DUMP=" + settings_.options.dump_directory + " cannot be written");
     settings_.options.dump_directory.clear();

@@ -171,6 +171,25 @@ base::Result<void> make_folder(const std::string& path) {
     return {};
 }
 
+/// Refuses a folder in which others may put files: SQLite would take a log that they leave beside
+/// the store for its own.
+base::Result<void> check_folder(const std::string& path) {
+    const size_t slash = path.find_last_of('/');
+    const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+    struct stat status{};
+    if (stat(folder.c_str(), &status) != 0)
+        return make_error(Code::io_error, "cannot look at folder %s: %s", folder.c_str(),
+                          std::strerror(errno));
+    if (status.st_uid != geteuid() && status.st_uid != 0)
+        return make_error(Code::io_error, "folder %s belongs to user %u, expected %u",
+                          folder.c_str(), status.st_uid, geteuid());
+    const bool by_group = (status.st_mode & S_IWGRP) != 0 && status.st_gid != getegid();
+    if ((status.st_mode & S_IWOTH) != 0 || by_group)
+        return make_error(Code::io_error, "folder %s is writable for others, expected mode 0700",
+                          folder.c_str());
+    return {};
+}
+
 /// Opens (and makes, 0600) a file that only we may write.
 base::Result<base::UniqueFd> open_own_file(const std::string& path) {
     base::UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
@@ -295,6 +314,7 @@ base::Result<void> Store::transaction(const Change& change) {
 base::Result<std::unique_ptr<Store>> Store::open(const std::string& path,
                                                  const std::string& machine_key) {
     WHET_TRY_VOID(make_folder(path));
+    WHET_TRY_VOID(check_folder(path));
     {
         WHET_TRY(const base::UniqueFd file, open_own_file(path));
     }

@@ -67,8 +67,8 @@ struct StoreContents {
 /// io_error.
 class Store {
 public:
-    /// io_error: foreign owner, unwritable, corrupt, made by a newer version; the message is one
-    /// line for the user.
+    /// io_error: foreign owner, a folder that others may write, a symbolic link, unwritable,
+    /// corrupt, made by a newer version; the message is one line for the user.
     static base::Result<std::unique_ptr<Store>> open(const std::string& path,
                                                      const std::string& machine_key);
     ~Store();

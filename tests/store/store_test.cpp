@@ -360,6 +360,39 @@ TEST_F(StoreTest, CorruptUnwritableAndForeignFilesAreErrorsOfOneLine) {
     }
 }
 
+/// Others could leave a log beside the store, which SQLite would take for its own.
+TEST_F(StoreTest, AFolderThatOthersMayWriteIsRefused) {
+    for (const mode_t mode : {0777, 01777, 0702}) {
+        const std::string folder = folder_ + "/" + std::to_string(mode);
+        ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+        ASSERT_EQ(chmod(folder.c_str(), mode), 0);
+        const auto store = Store::open(folder + "/store.db", "machine");
+        ASSERT_FALSE(store);
+        EXPECT_NE(store.error().message.find("is writable for others"), std::string::npos);
+        EXPECT_FALSE(fs::exists(folder + "/store.db"));
+    }
+    if (geteuid() != 0) return;
+    const std::string folder = folder_ + "/foreign";
+    ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+    ASSERT_EQ(chown(folder.c_str(), 12345, 12345), 0);
+    const auto store = Store::open(folder + "/store.db", "machine");
+    ASSERT_FALSE(store);
+    EXPECT_NE(store.error().message.find("belongs to user 12345"), std::string::npos);
+}
+
+TEST_F(StoreTest, LinksAreNotFollowed) {
+    open();
+    for (const char* suffix : {"", ".key"}) {
+        const std::string target = folder_ + "/elsewhere" + suffix;
+        fs::rename(path_ + suffix, target);
+        fs::create_symlink(target, path_ + suffix);
+        EXPECT_FALSE(Store::open(path_, "machine")) << suffix;
+        fs::remove(path_ + suffix);
+        fs::rename(target, path_ + suffix);
+    }
+    EXPECT_TRUE(Store::open(path_, "machine"));
+}
+
 /// A file that is not there yet is made by whoever comes first; nobody is turned away meanwhile.
 TEST_F(StoreTest, ManyProcessesMakeItAtOnce) {
     constexpr int kProcesses = 8, kRounds = 20;
