@@ -248,6 +248,7 @@ Options load_options(const char* const* environment, std::vector<std::string>& w
     // A setuid program must not hand its rights to whoever sets the environment.
     if (getauxval(AT_SECURE) != 0) {
         options.test_hooks = false;
+        options.perf = false;
         options.dump_directory.clear();
         options.log_file.clear();
         options.control_path.clear();

@@ -86,8 +86,9 @@ inline constexpr std::array kVariables = {
              "Where log lines go instead of standard error."},
     Variable{"WHET_DUMP", VariableType::text, "", "path of a folder", "",
              "Folder for what was built: schedules, nests, disassembly."},
-    Variable{"WHET_PERF", VariableType::boolean, "0", "0, 1", "1",
-             "1: a perf map and GDB symbols of generated code."},
+    Variable{"WHET_PERF", VariableType::boolean, "0", "0, 1", "",
+             "1: names generated code in `/tmp/perf-PID.map`, which `perf` reads (never in a setuid "
+             "program)."},
     Variable{"WHET_CONTROL", VariableType::text, "", "path of a file", "",
              "Set by `whet run`: the control page through which the parent watches this process."},
 };

@@ -130,7 +130,7 @@ Runtime::Runtime(const base::Options& given)
     : options(given),
       isa(usable_isa(given.isa)),
       sites(static_cast<uint32_t>(given.budget_sites)),
-      code(static_cast<size_t>(given.budget_code_bytes)),
+      code(static_cast<size_t>(given.budget_code_bytes), given.perf),
       frozen(given.budget_packed_bytes.value_or(-1)) {
     untuned_reason = reason_untuned(options, isa);
     may_tune = untuned_reason.empty();

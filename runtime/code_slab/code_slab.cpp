@@ -19,7 +19,7 @@ namespace {
 using base::Code;
 using base::make_error;
 
-constexpr size_t kAlignment = 64;           // bytes: a cache line, what blobs expect
+constexpr size_t kAlignment = 64;  // bytes: a cache line, what blobs expect
 constexpr size_t kPageBytes = 4096;
 constexpr size_t kChunkBytes = 256 * 1024;  // bytes mapped at a time: a few dozen microkernels
 
@@ -27,7 +27,8 @@ size_t round_up(size_t value, size_t to) { return (value + to - 1) / to * to; }
 
 }  // namespace
 
-base::Result<jit::MicrokernelFunction> CodeSlab::publish(const jit::Blob& blob) {
+base::Result<jit::MicrokernelFunction> CodeSlab::publish(const jit::Blob& blob,
+                                                         std::string_view name) {
     if (blob.entry >= blob.text_bytes || blob.text_bytes > blob.bytes.size()) {
         return make_error(
             Code::invalid_argument,
@@ -43,6 +44,8 @@ base::Result<jit::MicrokernelFunction> CodeSlab::publish(const jit::Blob& blob) 
     }
     WHET_TRY(uint8_t* const address, place(blob.bytes.data(), blob.bytes.size()));
     const auto function = reinterpret_cast<jit::MicrokernelFunction>(address + blob.entry);
+    if (perf_map_wanted_)
+        perf_map_.record(address, blob.bytes.size(), name.empty() ? "whet:code" : name);
     published_->emplace(hash, Published{blob.bytes, blob.entry, function});
     return function;
 }
@@ -124,6 +127,7 @@ base::Result<uint8_t*> CodeSlab::map_sealed(const uint8_t* bytes, size_t size, s
 
 void CodeSlab::after_fork_in_child() noexcept {
     new (&mutex_) std::mutex;
+    perf_map_.after_fork_in_child();
     published_ = new PublishedBlobs;
     writable_ = nullptr;  // not mapped here (MADV_DONTFORK)
     executable_ = nullptr;

@@ -6,11 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "base/status.hpp"
 #include "jit/microkernel.hpp"
+#include "runtime/code_slab/perf_map.hpp"
 
 namespace whet::runtime {
 
@@ -19,11 +21,16 @@ namespace whet::runtime {
 /// one copy. Thread-safe.
 class CodeSlab {
 public:
-    explicit CodeSlab(size_t budget_bytes) : budget_bytes_(budget_bytes) {}
+    /// With `perf_map`, code is named in a perf map, and each blob has pages of its own that belong
+    /// to no file: in those alone does perf look at its map.
+    explicit CodeSlab(size_t budget_bytes, bool perf_map = false)
+        : budget_bytes_(budget_bytes), perf_map_wanted_(perf_map), dual_failed_(perf_map) {}
 
     /// Copies a blob to executable memory (64-byte aligned) and returns its entry.
+    /// `name` is for the perf map; the first one counts.
     /// out_of_budget: the budget is used up; unsupported: the system gives no executable memory.
-    base::Result<jit::MicrokernelFunction> publish(const jit::Blob& blob);
+    base::Result<jit::MicrokernelFunction> publish(const jit::Blob& blob,
+                                                   std::string_view name = {});
 
     /// Whether the system gives executable memory. Maps the first chunk, so that a program which
     /// gives up the right to more later on is tuned as far as that reaches.
@@ -47,11 +54,13 @@ private:
     base::Result<uint8_t*> map_sealed(const uint8_t* bytes, size_t size, size_t mapped);
 
     const size_t budget_bytes_;
+    const bool perf_map_wanted_;
     std::mutex mutex_;
     uint8_t* writable_ = nullptr;    ///< the current chunk's writable view
     uint8_t* executable_ = nullptr;  ///< its executable view
     size_t chunk_bytes_ = 0, used_ = 0, used_total_ = 0;
-    bool dual_failed_ = false, denied_ = false;
+    bool dual_failed_, denied_ = false;
+    PerfMap perf_map_;
     using PublishedBlobs = std::unordered_multimap<uint64_t, Published>;
     PublishedBlobs* published_ = new PublishedBlobs;  ///< never destroyed: its code is in use
 };

@@ -151,7 +151,8 @@ base::Result<Record*> Tuner::make_record(const whet_op& op, const std::string& s
             if (blob == blobs.end())
                 return make_error(Code::not_found, "no code for microkernel %s",
                                   spec.print().c_str());
-            WHET_TRY(const jit::MicrokernelFunction function, runtime_.code.publish(*blob));
+            WHET_TRY(const jit::MicrokernelFunction function, 
+                     runtime_.code.publish(*blob, perf_name(operation_text(op), spec.print())));
             record->functions.push_back(function);
         }
     }
