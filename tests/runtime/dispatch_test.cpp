@@ -366,7 +366,7 @@ std::vector<float> on_threads(test::Product& product, const jit::Schedule& sched
     Fallback fallback;
     void* operands[3];
     product.operands(operands);
-    for (int i = 0; i < 20; ++i) {  // sampled calls, compared ones, and others
+    for (int i = 0; i < 12; ++i) {  // compared calls, and sampled ones
         std::fill(product.c.begin(), product.c.end(), NAN);
         EXPECT_EQ(whet_site_call_on(site, operands, 3, &executor, Fallback::run, &fallback),
                   WHET_OK);
@@ -403,15 +403,15 @@ TEST(Threads, ShareAPlansTasksAndChangeNoBit) {
         schedule.vector = kind.vector;
         schedule.rows = 4;
         schedule.row_block = schedule.lane_block = 1;
-        test::Product alone(29, 1030, 75, 91);
+        test::Product alone(29, 1030, 35, 91);
         const std::vector<float> expected = on_threads(alone, schedule, 1);
-        for (int64_t i = 0; i < 29 * 75; ++i)
+        for (int64_t i = 0; i < 29 * 35; ++i)
             EXPECT_NEAR(expected[i], alone.expected[i], 1e-3) << i;
-        for (const int threads : {2, 3, 8, 64}) {
+        for (const int threads : {2, 3, 8}) {
             SCOPED_TRACE(threads);
-            test::Product product(29, 1030, 75, 91);
+            test::Product product(29, 1030, 35, 91);
             const std::vector<float> got = on_threads(product, schedule, threads);
-            EXPECT_EQ(std::memcmp(got.data(), expected.data(), 29 * 75 * sizeof(float)), 0);
+            EXPECT_EQ(std::memcmp(got.data(), expected.data(), 29 * 35 * sizeof(float)), 0);
         }
     }
 }
