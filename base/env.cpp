@@ -224,6 +224,9 @@ std::optional<std::int64_t> parse_bytes(std::string_view text) noexcept {
 Options load_options(const char* const* environment, std::vector<std::string>& warnings,
                      std::span<const std::string_view> policies) {
     Options options;
+    // A setuid program must not hand its rights to whoever sets the environment.
+    constexpr const char* kNothing[] = {nullptr};
+    if (getauxval(AT_SECURE) != 0) environment = kNothing;
     options.store_path = default_store(environment);
     for (const char* const* entry = environment; entry && *entry; ++entry) {
         const std::string_view text = *entry;
@@ -244,15 +247,6 @@ Options load_options(const char* const* environment, std::vector<std::string>& w
             reader.refuse_unbuilt();
         else
             read_variable(name, reader, options, policies);
-    }
-    // A setuid program must not hand its rights to whoever sets the environment.
-    if (getauxval(AT_SECURE) != 0) {
-        options.test_hooks = false;
-        options.perf = false;
-        options.dump_directory.clear();
-        options.log_file.clear();
-        options.control_path.clear();
-        options.store_path.clear();
     }
     // The helper's working folder is another, and the program may change its own.
     for (std::string* const path : {&options.store_path, &options.dump_directory}) make_absolute(*path);

@@ -51,8 +51,8 @@ inline constexpr std::array kVariables = {
     Variable{"WHET_ISA", VariableType::choice, "auto", "auto, avx512, avx2, portable", "",
              "Highest instruction set that generated code may use."},
     Variable{"WHET_BUDGET_CPU", VariableType::number, "auto", "0 to 1024, auto", "",
-             "Share of one core; auto: a whole core while one is idle, 0.1 otherwise; 0: nothing "
-             "is tuned or started."},
+             "Share of one core; auto: a whole core while one is idle, 0.1 otherwise; much less while "
+             "the program is throttled or waits; 0: nothing is tuned or started."},
     Variable{"WHET_BUDGET_SECONDS", VariableType::number, "unlimited", "0 or more, unlimited", "",
              "CPU seconds that this process may spend on tuning; compile time counts."},
     Variable{"WHET_BUDGET_TRIALS", VariableType::integer, "unlimited", "0 or more, unlimited", "",
@@ -128,7 +128,7 @@ struct Options {
 
 /// Parses an environment (null-terminated "NAME=value" array, as `environ`). Never fails: a value
 /// that cannot be used leaves the default and adds one line to `warnings`; so does every WHET_ name
-/// that the table does not hold. `policies` are the names that WHET_POLICY accepts besides auto;
+/// that the table does not hold. In a setuid program nothing of it is read. `policies` are the names that WHET_POLICY accepts besides auto;
 /// when empty, every name is accepted.
 Options load_options(const char* const* environment, std::vector<std::string>& warnings,
                      std::span<const std::string_view> policies = {});
