@@ -168,10 +168,7 @@ void report(Workshop& workshop, const WriteReply& write) {
           true);
 }
 
-void explain(Workshop& workshop, const std::string& row, const WriteReply& write) {
-    auto parsed = parse_op_row(row);
-    if (!parsed) return void(write("error: " + parsed.error().message + "\n", true));
-    const whet_op op = canonical(*parsed);
+std::string explanation(Workshop& workshop, const whet_op& op) {
     std::string text = operation_text(op) + "\n";
     if (jit::sketches_of(op, workshop.settings().isa).empty())
         text += "no sketch fits: the original always serves\n";
@@ -195,8 +192,32 @@ void explain(Workshop& workshop, const std::string& row, const WriteReply& write
         text += format("rejected  schedule %016llx: %s\n",
                        static_cast<unsigned long long>(plan.schedule_hash), plan.reason.c_str());
     }
-    if (!known) text += "not in the store: never tuned on this machine\n";
+    if (!known) text += "no plan in the store: the original serves until one is tuned\n";
     if (const Site* site = workshop.find_site(operation_id(op))) text += evidence_of(*site);
+    return text;
+}
+
+/// A suite row names one operation; other text every stored one whose name contains it.
+void explain(Workshop& workshop, const std::string& row, const WriteReply& write) {
+    if (const auto parsed = parse_op_row(row))
+        return void(write(explanation(workshop, canonical(*parsed)), true));
+    std::vector<whet_op> found;
+    const auto add = [&](const whet_op& op) {
+        const bool there = std::any_of(found.begin(), found.end(), [&](const whet_op& one) {
+            return std::memcmp(&one, &op, sizeof(op)) == 0;
+        });
+        if (!there && operation_text(op).find(row) != std::string::npos) found.push_back(op);
+    };
+    for (const StoredPlan& plan : workshop.stored().plans) add(plan.op);
+    for (const QuarantinedPlan& plan : workshop.stored().quarantine) add(plan.op);
+    if (found.empty()) {
+        write("error: no stored operation contains \"" + row +
+                  "\", nor is it one, such as linear m=32 k=384 n=1536\n",
+              true);
+        return;
+    }
+    std::string text;
+    for (const whet_op& op : found) text += (text.empty() ? "" : "\n") + explanation(workshop, op);
     write(text, true);
 }
 

@@ -12,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tools/whet/report/explain.hpp"
 #include "tools/whet/report/gains.hpp"
 #include "tools/whet/report/page.hpp"
 #include "tools/whet/run/run.hpp"
@@ -149,20 +150,10 @@ int explain(const std::string& shape, std::optional<std::int32_t> pid) {
     const auto text = report_of_process(*pid);
     if (!text) return kExitFailed;
     const Gains gains = merge_reports({*text});
-    int found = 0;
-    for (const GainRow& row : gains.rows) {
-        if (row.op.find(shape) == std::string::npos) continue;
-        ++found;
-        std::printf("%s\n  served by %s, %s calls, before %s, now %s, bound %s\n", row.op.c_str(),
-                    row.served.empty() ? "-" : row.served.c_str(), format_count(row.calls).c_str(),
-                    format_time(row.before_us).c_str(), format_time(row.now_us).c_str(),
-                    format_time(row.bound_us).c_str());
-        if (!row.reason.empty()) std::printf("  because %s\n", row.reason.c_str());
-        if (!row.schedule.empty()) std::printf("  schedule %s\n", row.schedule.c_str());
-    }
-    return found > 0 ? kExitDone
-                     : fail("no shape of process " + std::to_string(*pid) + " contains \"" + shape +
-                            "\"");
+    const auto sentences = explain_text(gains, shape);
+    if (!sentences) return fail(explain_absence(gains, shape));
+    std::fputs(sentences->c_str(), stdout);
+    return kExitDone;
 }
 
 int control(std::int32_t pid, const std::string& command) {

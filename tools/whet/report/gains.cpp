@@ -55,6 +55,7 @@ void merge_row(GainRow& into, const GainRow& row) {
         into.reason = row.reason;
     }
     into.calls += row.calls;
+    into.served_calls += row.served_calls;
 }
 
 double weight(const GainRow& row) {
@@ -108,6 +109,8 @@ void merge_cost(const Json& report, const Json& tuning, Gains& gains) {
     if (gains.version.empty()) gains.version = text(report, "version");
     if (gains.isa.empty()) gains.isa = text(report, "isa");
     if (gains.numerics.empty()) gains.numerics = text(report, "numerics");
+    if (gains.forge.empty()) gains.forge = text(tuning, "forge");
+    if (gains.doing.empty()) gains.doing = text(tuning, "doing");
     gains.from_store |= text(report, "source") == "store";
 }
 
@@ -131,6 +134,7 @@ void merge_process(const Json& report, Gains& gains, std::map<std::string, GainR
                                      : row.served == "whet" ? row.calls
                                                             : 0;
         gains.served_calls += served;
+        row.served_calls = served;
         if (row.served == "whet" && row.before_us && row.now_us) {
             gains.saved_seconds +=
                 static_cast<double>(served) * (*row.before_us - *row.now_us) * 1e-6;
@@ -193,7 +197,7 @@ struct Family {
         merged.served = served == shapes.size() ? "whet"
                         : served == 0           ? "original"
                                                 : "whet " + std::to_string(served) + " of " +
-                                                      std::to_string(shapes.size());
+                                            std::to_string(shapes.size());
         if (timed_calls > 0) {
             const double calls = static_cast<double>(timed_calls);
             merged.before_us = before_us / calls;

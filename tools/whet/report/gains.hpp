@@ -27,6 +27,7 @@ struct GainRow {
     /// A measured ratio with its 95 % interval, and against what; of a process: the original's
     /// live calls, of the store: the plan before it. Left out when processes disagree.
     std::optional<Ratio> measured;
+    std::uint64_t served_calls = 0;
     /// Before over now; empty when either is unknown.
     std::optional<double> gain() const;
 };
@@ -50,7 +51,8 @@ struct Gains {
     std::vector<Refusal> rejections;     ///< candidates, by the check that refused them
     std::vector<Refusal> bypassed;       ///< calls that no site was asked for, by reason
     std::string version, isa, numerics;  ///< of the first process that says them
-    bool from_store = false;             ///< no process, but what the store holds
+    std::string forge, doing;  ///< likewise: where it is or why there is none; the activity
+    bool from_store = false;   ///< no process, but what the store holds
 };
 
 /// Reads the JSON reports (whet_report), one per process, and merges equal operations: calls are
