@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -134,6 +135,22 @@ class Page(unittest.TestCase):
                                     ("y2", height)):
                     if element.get(name):
                         self.assertTrue(0 <= float(element.get(name)) <= limit, ElementTree.tostring(element))
+
+
+    def test_a_browser_shows_it(self):
+        browser = shutil.which("chromium") or shutil.which("google-chrome")
+        if not browser:
+            self.skipTest("no Chromium")
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "page.html").write_text(self.text)
+            command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr",
+                       f"--user-data-dir={folder}/profile", "--dump-dom", f"file://{folder}/page.html"]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("CONSOLE", done.stderr)
+        for tag in ("tr", "rect", "section", "data", "title"):
+            drawn, written = (len(re.findall(f"<{tag}[ >]", text)) for text in (done.stdout, self.text))
+            self.assertEqual(drawn, written, tag)
 
 
 class Sources(unittest.TestCase):
