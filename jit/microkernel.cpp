@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 
 namespace whet::jit {
 namespace {
@@ -80,7 +81,11 @@ bool parse_name(std::string_view part, const std::array<const char*, N>& names, 
 bool parse_suffixes(std::string_view rest, MicrokernelSpec& spec) {
     while (!rest.empty()) {
         const std::string_view part = next_part(rest);
-        if (part == "masked" && !spec.masked_loads && !spec.taps && !spec.packs && !spec.prefetch) {
+        const bool first = !spec.masked_loads && !spec.taps && !spec.packs && !spec.prefetch;
+        if (part == "f64" && first && spec.element == Element::f32) {
+            spec.element = Element::f64;
+        } else if (part == "masked" && !spec.masked_loads && !spec.taps && !spec.packs &&
+                   !spec.prefetch) {
             spec.masked_loads = 1;
         } else if (part == "taps" && !spec.taps && !spec.packs && !spec.prefetch) {
             spec.taps = 1;
@@ -112,6 +117,17 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec) {
                                 spec.print().c_str());
     }
     return {};
+}
+
+/// f64 has the forms that matrix products in plain and in packed order need.
+base::Result<void> check_f64(const MicrokernelSpec& spec) {
+    const bool offered = !spec.taps && !spec.packs && spec.scalar != ScalarForm::uniform &&
+                         (spec.vector == VectorForm::strided || spec.vector == VectorForm::packed);
+    if (offered) return {};
+    return base::make_error(base::Code::unsupported,
+                            "%s: an f64 tile has no taps, no uniform scalars, and a strided or "
+                            "packed vector operand",
+                            spec.print().c_str());
 }
 
 base::Result<void> check_transposed(const MicrokernelSpec& spec) {
@@ -154,6 +170,7 @@ std::string MicrokernelSpec::print() const {
     text += std::string(".") + kScalarNames[static_cast<std::size_t>(scalar) & 3];
     text += std::string(".") + kVectorNames[static_cast<std::size_t>(vector) & 3];
     text += std::string(".") + kEpilogueNames[static_cast<std::size_t>(epilogue) & 1];
+    if (element == Element::f64) text += ".f64";
     if (masked_loads) text += ".masked";
     if (taps) text += taps == 1 ? ".taps" : ".steps";
     if (packs) text += ".packs";
@@ -185,7 +202,7 @@ base::Result<MicrokernelSpec> MicrokernelSpec::parse(std::string_view text) {
         return base::make_error(
             base::Code::invalid_argument,
             "microkernel \"%.*s\" is not of the form tile.ISA.rN.vN.uN.SCALAR.VECTOR.EPILOGUE"
-            "[.masked][.taps|.steps][.packs][.pN] or softmax.ISA.rN",
+            "[.f64][.masked][.taps|.steps][.packs][.pN] or softmax.ISA.rN",
             static_cast<int>(text.size()), text.data());
     }
     return spec;
@@ -197,6 +214,7 @@ base::Result<void> MicrokernelSpec::check() const {
         return base::make_error(base::Code::unsupported, "tile %dx%d is not in 1x1 to %dx%d", rows,
                                 vectors, kMaxRows, kMaxVectors);
     }
+    if (element != Element::f32) WHET_TRY_VOID(check_f64(*this));
     if (vector == VectorForm::transposed) {
         WHET_TRY_VOID(check_transposed(*this));
     } else if (packs) {
@@ -260,9 +278,12 @@ uint64_t hash_of(const MicrokernelSpec& spec) noexcept {
                               spec.masked_loads,
                               spec.taps,
                               spec.packs,
-                              spec.prefetch};
+                              spec.prefetch,
+                              static_cast<uint8_t>(spec.element)};
+    // Without the last field where it is 0: what was stored for f32 keeps its name.
+    const size_t count = std::size(fields) - (spec.element == Element::f32 ? 1 : 0);
     uint64_t hash = 0xcbf29ce484222325u;  // FNV-1a, 64 bits
-    for (const uint8_t field : fields) hash = (hash ^ field) * 0x100000001b3u;
+    for (size_t i = 0; i < count; ++i) hash = (hash ^ fields[i]) * 0x100000001b3u;
     return hash;
 }
 

@@ -17,8 +17,16 @@ namespace whet::jit {
 /// tests and fallback.
 enum class Isa : uint8_t { portable = 0, avx2 = 1, avx512 = 2 };
 
+/// What the operands of an operation hold, and what its sums are chains of.
+enum class Element : uint8_t { f32 = 0, f64 = 1 };
+constexpr int bytes_of(Element element) { return element == Element::f64 ? 8 : 4; }
+
 /// f32 lanes of one vector: 8 (portable and avx2), 16 (avx512).
 constexpr int lanes_of(Isa isa) { return isa == Isa::avx512 ? 16 : 8; }
+/// Lanes of one vector; of f64 half as many.
+constexpr int lanes_of(Isa isa, Element element) {
+    return element == Element::f64 ? lanes_of(isa) / 2 : lanes_of(isa);
+}
 const char* isa_name(Isa isa) noexcept;
 base::Result<Isa> parse_isa(std::string_view text);
 
@@ -91,10 +99,13 @@ struct MicrokernelSpec {
     uint8_t packs = 0;  ///< 1: the transposed operand is also stored, as panels (TileArgs::panel)
     uint8_t prefetch =
         0;  ///< 0: none; 1, 2: a PrefetchAhead; from 3: the vector operand, so many steps ahead
+    Element element =
+        Element::f32;  ///< f64: tiles without taps whose vector operand is strided or packed
 
-    /// One token, e.g. `tile.avx512.r14.v2.u4.packed.strided.none` with suffixes `.masked`, `.taps`
-    /// or `.steps`,
-    /// `.packs`, `.p8` where set.
+    /// Lanes of one vector.
+    int lanes() const { return lanes_of(isa, element); }
+    /// One token, e.g. `tile.avx512.r14.v2.u4.packed.strided.none` with suffixes `.f64`, `.masked`,
+    /// `.taps` or `.steps`, `.packs`, `.p8` where set.
     std::string print() const;
     /// Inverse of print; invalid_argument says what was got and expected.
     static base::Result<MicrokernelSpec> parse(std::string_view text);
@@ -129,11 +140,13 @@ enum StartMode : int64_t {
 /// stored, and never loaded when spec.masked_loads; otherwise the vector operand is readable for
 /// the whole tile width. k = 0 or taps = 0: acc = +0. bias_tile steps the bias per row tile
 /// (BiasRow).
-struct TileArgs {
-    const float* scalar;
-    const float* vector;
-    float* dst;
-    const float* bias;
+/// T: float or double, as MicrokernelSpec::element says.
+template <typename T>
+struct TileArgsOf {
+    const T* scalar;
+    const T* vector;
+    T* dst;
+    const T* bias;
     const int64_t*
         tap_offsets;  ///< [taps][2]: scalar offset, vector offset; unused when spec.taps == 0
     int64_t taps;
@@ -146,16 +159,17 @@ struct TileArgs {
     int64_t dst_row, dst_tile, bias_tile;
     int64_t start;   ///< StartMode
     int64_t finish;  ///< 1: the last segment, apply the epilogue
-    float alpha, beta;
-    const float* ahead;  ///< what will be needed next; prefetched, never read; unused unless
-                         ///< is_ahead(spec.prefetch)
-    float* panel;     ///< where spec.packs: panel[i * panel_k + l] = V(.., i, l), whole vectors, in
+    T alpha, beta;
+    const T* ahead;   ///< what will be needed next; prefetched, never read; unused unless
+                      ///< is_ahead(spec.prefetch)
+    T* panel;         ///< where spec.packs: panel[i * panel_k + l] = V(.., i, l), whole vectors, in
                       ///< every row tile
     int64_t panel_k;  ///< elements
     /// Bytes that the prefetches move on after each unrolled reduction step, and after every
     /// kAheadStreams-th instead, through all tiles. Unused where the vector operand is transposed.
     int64_t ahead_stream, ahead_return;
 };
+using TileArgs = TileArgsOf<float>;
 
 /// Arguments of a softmax microkernel: for each row, m = max, e = exp(x - m), dst = e / row_sum(e);
 /// rules of numerics.py.
@@ -178,7 +192,7 @@ struct Blob {
 };
 
 /// Raised whenever generated code or its argument layout changes; part of every stored key.
-inline constexpr uint32_t kGeneratorVersion = 5;
+inline constexpr uint32_t kGeneratorVersion = 6;
 /// The version of the `consistent` rules (numerics.py); part of every stored key.
 inline constexpr uint32_t kNumericsVersion = 1;
 

@@ -14,7 +14,9 @@ constexpr int64_t kRowLanes = 64;  // strided chains of a row sum (numerics.py, 
 constexpr int64_t kRowSegment =
     8192;  // elements of one segment of a row sum (numerics.py, ROW_SEGMENT)
 
-int64_t scalar_offset(const MicrokernelSpec& spec, const TileArgs& args, int64_t r, int64_t i) {
+template <typename T>
+int64_t scalar_offset(const MicrokernelSpec& spec, const TileArgsOf<T>& args, int64_t r,
+                      int64_t i) {
     switch (spec.scalar) {
         case ScalarForm::rows_strided: return r * args.scalar_row + i;
         case ScalarForm::packed: return r + i * args.scalar_k;
@@ -24,36 +26,39 @@ int64_t scalar_offset(const MicrokernelSpec& spec, const TileArgs& args, int64_t
     return 0;
 }
 
-int64_t vector_offset(const MicrokernelSpec& spec, const TileArgs& args, int64_t r, int64_t i,
+template <typename T>
+int64_t vector_offset(const MicrokernelSpec& spec, const TileArgsOf<T>& args, int64_t r, int64_t i,
                       int64_t lane) {
     switch (spec.vector) {
         case VectorForm::strided: return i * args.vector_k + lane;
-        case VectorForm::packed: return i * spec.vectors * lanes_of(spec.isa) + lane;
+        case VectorForm::packed: return i * spec.vectors * spec.lanes() + lane;
         case VectorForm::row_strided: return r * args.vector_row + i * args.vector_k + lane;
         case VectorForm::transposed: return lane * args.vector_row + i;
     }
     return 0;
 }
 
-float start_value(const TileArgs& args, int64_t t, int64_t r, int64_t lane, float dst) {
+template <typename T>
+T start_value(const TileArgsOf<T>& args, int64_t t, int64_t r, int64_t lane, T dst) {
     switch (args.start) {
         case kStartDst: return dst;
         case kStartScaled: return args.beta * dst;
         case kStartBiasLane: return args.bias[lane];
         case kStartBiasRow: return args.bias[t * args.bias_tile + r];
-        default: return 0.0f;
+        default: return 0;
     }
 }
 
-float accumulate(const MicrokernelSpec& spec, const TileArgs& args, int64_t t, int64_t r,
-                 int64_t lane) {
-    float sum = 0.0f;
+template <typename T>
+T accumulate(const MicrokernelSpec& spec, const TileArgsOf<T>& args, int64_t t, int64_t r,
+             int64_t lane) {
+    T sum = 0;
     const int64_t taps = spec.taps ? args.taps : 1;
     const int64_t steps = spec.taps == 2 ? 1 : args.k;
     for (int64_t tap = 0; tap < taps; ++tap) {
-        const float* scalar =
+        const T* scalar =
             args.scalar + t * args.scalar_tile + (spec.taps ? args.tap_offsets[2 * tap] : 0);
-        const float* vector =
+        const T* vector =
             args.vector + t * args.vector_tile + (spec.taps ? args.tap_offsets[2 * tap + 1] : 0);
         for (int64_t i = 0; i < steps; ++i) {
             sum = std::fma(scalar[scalar_offset(spec, args, r, i)],
@@ -64,25 +69,27 @@ float accumulate(const MicrokernelSpec& spec, const TileArgs& args, int64_t t, i
 }
 
 /// The copy of a transposed operand that a packing microkernel leaves.
-void pack_panel(const MicrokernelSpec& spec, const TileArgs& args, int64_t t) {
+template <typename T>
+void pack_panel(const MicrokernelSpec& spec, const TileArgsOf<T>& args, int64_t t) {
     for (int64_t i = 0; i < args.k; ++i) {
-        for (int64_t lane = 0; lane < lanes_of(spec.isa); ++lane) {
+        for (int64_t lane = 0; lane < spec.lanes(); ++lane) {
             args.panel[i * args.panel_k + lane] =
                 args.vector[t * args.vector_tile + vector_offset(spec, args, 0, i, lane)];
         }
     }
 }
 
-void run_tile(const MicrokernelSpec& spec, const TileArgs& args) {
+template <typename T>
+void run_tile(const MicrokernelSpec& spec, const TileArgsOf<T>& args) {
     const int64_t first_lane = spec.vector == VectorForm::transposed ? args.first_lane : 0;
     for (int64_t t = 0; t < args.tiles; ++t) {
         if (spec.packs) pack_panel(spec, args, t);
         for (int64_t r = 0; r < spec.rows; ++r) {
             for (int64_t lane = first_lane; lane < args.lanes; ++lane) {
-                float& dst = args.dst[t * args.dst_tile + r * args.dst_row + lane];
+                T& dst = args.dst[t * args.dst_tile + r * args.dst_row + lane];
                 const bool reads_dst = args.start == kStartDst || args.start == kStartScaled;
-                const float start = start_value(args, t, r, lane, reads_dst ? dst : 0.0f);
-                float value = std::fma(args.alpha, accumulate(spec, args, t, r, lane), start);
+                const T start = start_value<T>(args, t, r, lane, reads_dst ? dst : 0);
+                T value = std::fma(args.alpha, accumulate(spec, args, t, r, lane), start);
                 if (args.finish && spec.epilogue == Epilogue::relu) value = relu(value);
                 dst = value;
             }
@@ -117,6 +124,7 @@ void run_softmax(const SoftmaxArgs& args) {
 }  // namespace
 
 float relu(float x) noexcept { return 0.0f > x ? 0.0f : x; }
+double relu(double x) noexcept { return 0.0 > x ? 0.0 : x; }
 
 float softmax_exp(float x) noexcept {
     using C = ExpConstants;
@@ -136,6 +144,8 @@ float softmax_exp(float x) noexcept {
 void run_portable(const MicrokernelSpec& spec, const void* args) {
     if (spec.kind == MicrokernelKind::softmax) {
         run_softmax(*static_cast<const SoftmaxArgs*>(args));
+    } else if (spec.element == Element::f64) {
+        run_tile(spec, *static_cast<const TileArgsOf<double>*>(args));
     } else {
         run_tile(spec, *static_cast<const TileArgs*>(args));
     }

@@ -15,6 +15,7 @@ void run_portable(const MicrokernelSpec& spec, const void* args);
 /// relu as every epilogue computes it: `0 > x ? 0 : x`. NaN stays NaN and -0 stays -0, as in
 /// vectorised PyTorch.
 float relu(float x) noexcept;
+double relu(double x) noexcept;
 
 /// exp(x) for x <= 0 as softmax computes it: one sequence of f32 operations for every instruction
 /// set. Largest error over all x <= 0: see softmax_exp_test.cpp. -inf gives +0, NaN gives NaN,

@@ -40,7 +40,8 @@ typedef enum whet_status {
 } whet_status;
 
 typedef enum whet_dtype {
-    WHET_F32 = 1 /* IEEE binary32 */
+    WHET_F32 = 1, /* IEEE binary32 */
+    WHET_F64      /* IEEE binary64; matrix products only */
 } whet_dtype;
 
 typedef enum whet_kind {
@@ -89,7 +90,7 @@ typedef struct whet_op {
     uint32_t operand_count; /* 2 (softmax) or 3, 4 with a bias */
     uint32_t frozen;        /* bit i: operand i is promised constant by whet_freeze */
     uint32_t bias_axis;   /* matmul: 1 = along N (a bias of [N]), 0 = along M; conv: 0, along Co */
-    float alpha, beta;    /* matmul; else 1 and 0 */
+    double alpha, beta;   /* matmul; else 1 and 0. Of an f32 operation: f32 values */
     int32_t spatial_rank; /* convolutions: 1, 2, 3 */
     int32_t groups;       /* convolutions */
     uint32_t threads;     /* that share the work; 0: the calling thread alone */
@@ -106,12 +107,13 @@ WHET_API const char* whet_version(void);
 /* ---- operations: each checks everything and fills *op, or changes nothing -------------------- */
 
 /* c: [batch..., M, N], a: [batch..., M, K], b: [batch..., K, N] (rank 2 or 3; a stride-0 batch axis
- * broadcasts); transposes are strides. bias: NULL, [N] or [M, 1] (then beta must be 0). c must not
+ * broadcasts); transposes are strides. All operands f32, or all f64; alpha and beta are rounded
+ * to their type. bias: NULL, [N] or [M, 1] (then beta must be 0). c must not
  * overlap a, b or bias. Errors: invalid_argument (shapes do not fit), unsupported (dtype, rank,
  * output stride 0). */
 WHET_API whet_status whet_op_matmul(whet_op* op, const whet_tensor* c, const whet_tensor* a,
-                                    const whet_tensor* b, const whet_tensor* bias, float alpha,
-                                    float beta, whet_epilogue epilogue);
+                                    const whet_tensor* b, const whet_tensor* bias, double alpha,
+                                    double beta, whet_epilogue epilogue);
 
 typedef struct whet_conv_params {
     int32_t stride[3], padding[3], dilation[3], output_padding[3];

@@ -19,7 +19,7 @@ inline namespace v0 {
 /// The text of the calling thread's last failure.
 inline std::string last_error() { return whet_last_error(); }
 
-/// A view of the caller's float data. Holds its extents and strides; the data is not owned and must
+/// A view of the caller's f32 or f64 data. Holds its extents and strides; the data is not owned and must
 /// outlive the calls.
 class Tensor {
 public:
@@ -27,7 +27,22 @@ public:
     /// refused by whet_op_*.
     Tensor(float* data, std::initializer_list<std::int64_t> extents,
            std::initializer_list<std::int64_t> strides = {})
+        : Tensor(data, WHET_F32, extents, strides) {}
+    Tensor(double* data, std::initializer_list<std::int64_t> extents,
+           std::initializer_list<std::int64_t> strides = {})
+        : Tensor(data, WHET_F64, extents, strides) {}
+
+    void* data() const noexcept { return data_; }
+    /// The C form; it points into this object.
+    whet_tensor c_tensor() const noexcept {
+        return {data_, dtype_, rank_, extents_.data(), strided_ ? strides_.data() : nullptr};
+    }
+
+private:
+    Tensor(void* data, whet_dtype dtype, std::initializer_list<std::int64_t> extents,
+           std::initializer_list<std::int64_t> strides)
         : data_(data),
+          dtype_(dtype),
           rank_(static_cast<std::int32_t>(extents.size())),
           strided_(strides.size() != 0) {
         const bool fits =
@@ -43,14 +58,8 @@ public:
         }
     }
 
-    float* data() const noexcept { return data_; }
-    /// The C form; it points into this object.
-    whet_tensor c_tensor() const noexcept {
-        return {data_, WHET_F32, rank_, extents_.data(), strided_ ? strides_.data() : nullptr};
-    }
-
-private:
-    float* data_;
+    void* data_;
+    whet_dtype dtype_;
     std::int32_t rank_;
     bool strided_;
     std::array<std::int64_t, WHET_MAX_RANK> extents_{};
@@ -59,7 +68,7 @@ private:
 
 /// c = epilogue(alpha a b + beta c + bias); see whet_op_matmul.
 inline whet_status op_matmul(whet_op& op, const Tensor& c, const Tensor& a, const Tensor& b,
-                             const Tensor* bias = nullptr, float alpha = 1, float beta = 0,
+                             const Tensor* bias = nullptr, double alpha = 1, double beta = 0,
                              whet_epilogue epilogue = WHET_EPILOGUE_NONE) {
     const whet_tensor c_c = c.c_tensor(), c_a = a.c_tensor(), c_b = b.c_tensor();
     const whet_tensor c_bias = bias ? bias->c_tensor() : whet_tensor{};

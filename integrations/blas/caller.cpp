@@ -156,6 +156,7 @@ struct Region {
 const Original* make_original(void* caller, const NameRow& row) {
     auto* const original = new Original;
     original->operation = row.operation;
+    original->f64 = row.element_bytes == sizeof(double);
     original->wide_integers = row.integers == Integers::wide;
     original->function = find_function(caller, row.text);
     if (!original->function) {

@@ -16,30 +16,36 @@ namespace whet::blas {
 // is little-endian, so one type per calling convention serves both widths: integers by value are
 // int64_t, of which a narrow callee looks at the lower half; integers by address are int64_t
 // objects, or what the caller gave, passed on unread. Fortran's hidden string lengths come last,
-// always passed: a Fortran callee may use their places on the stack.
+// always passed: a Fortran callee may use their places on the stack. T: float or double.
+template <typename T>
 using GemmFunction = void (*)(const char* transa, const char* transb, const void* m, const void* n,
-                              const void* k, const float* alpha, const float* a, const void* lda,
-                              const float* b, const void* ldb, const float* beta, float* c,
+                              const void* k, const T* alpha, const T* a, const void* lda,
+                              const T* b, const void* ldb, const T* beta, T* c,
                               const void* ldc, size_t transa_length, size_t transb_length);
-using GemvFunction = void (*)(const char* trans, const void* m, const void* n, const float* alpha,
-                              const float* a, const void* lda, const float* x, const void* incx,
-                              const float* beta, float* y, const void* incy, size_t trans_length);
+template <typename T>
+using GemvFunction = void (*)(const char* trans, const void* m, const void* n, const T* alpha,
+                              const T* a, const void* lda, const T* x, const void* incx,
+                              const T* beta, T* y, const void* incy, size_t trans_length);
+template <typename T>
 using CblasGemmFunction = void (*)(int layout, int transa, int transb, int64_t m, int64_t n,
-                                   int64_t k, float alpha, const float* a, int64_t lda,
-                                   const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
-using CblasGemvFunction = void (*)(int layout, int trans, int64_t m, int64_t n, float alpha,
-                                   const float* a, int64_t lda, const float* x, int64_t incx,
-                                   float beta, float* y, int64_t incy);
+                                   int64_t k, T alpha, const T* a, int64_t lda,
+                                   const T* b, int64_t ldb, T beta, T* c, int64_t ldc);
+template <typename T>
+using CblasGemvFunction = void (*)(int layout, int trans, int64_t m, int64_t n, T alpha,
+                                   const T* a, int64_t lda, const T* x, int64_t incx,
+                                   T beta, T* y, int64_t incy);
+template <typename T>
 using CblasGemmBatchFunction = void (*)(int layout, const int* transa, const int* transb,
                                         const void* m, const void* n, const void* k,
-                                        const float* alpha, const float** a, const void* lda,
-                                        const float** b, const void* ldb, const float* beta,
-                                        float** c, const void* ldc, int64_t groups,
+                                        const T* alpha, const T** a, const void* lda,
+                                        const T** b, const void* ldb, const T* beta,
+                                        T** c, const void* ldc, int64_t groups,
                                         const void* group_size);
+template <typename T>
 using CblasGemmBatchStridedFunction = void (*)(int layout, int transa, int transb, int64_t m,
-                                               int64_t n, int64_t k, float alpha, const float* a,
-                                               int64_t lda, int64_t step_a, const float* b,
-                                               int64_t ldb, int64_t step_b, float beta, float* c,
+                                               int64_t n, int64_t k, T alpha, const T* a,
+                                               int64_t lda, int64_t step_a, const T* b,
+                                               int64_t ldb, int64_t step_b, T beta, T* c,
                                                int64_t ldc, int64_t step_c, int64_t count);
 
 /// How an original chooses its number of threads, and the OpenMP runtime that it runs them on; null
@@ -87,6 +93,7 @@ void run_on_openmp(void* threads, int count, void (*task)(void* data, int index)
 struct Original {
     void* function = nullptr;  ///< null: there is none anywhere
     Operation operation = Operation::gemm;
+    bool f64 = false;
     bool wide_integers = false;
     Threads threads;
     /// Of a batch that the library does not have: its cblas_gemm, called once per product.

@@ -74,7 +74,8 @@ enum class Verdict {
 }
 
 /// The calls that no plan could help: empty, tiny, alpha = 0, or inside an original.
-[[gnu::always_inline]] inline bool is_beneath(float alpha, int64_t m, int64_t n, int64_t k,
+template <typename T>
+[[gnu::always_inline]] inline bool is_beneath(T alpha, int64_t m, int64_t n, int64_t k,
                                               int64_t count = 1) {
     return m <= 0 || n <= 0 || k <= 0 || count <= 0 || alpha == 0 ||
            !reaches(least_product(), count, m, n, k) || inside_original();
@@ -97,29 +98,30 @@ struct Layout {
     int transposed(int code) const { return known ? blas::transposed(code) : -1; }
 };
 
-Key key_of(const Original& original, const Sizes& s, float alpha, float beta, bool row_major) {
+template <typename T>
+Key key_of(const Original& original, const Sizes& s, T alpha, T beta, bool row_major) {
     Key key;
     key.original = &original;
     key.m = static_cast<int32_t>(s.m), key.n = static_cast<int32_t>(s.n);
     key.k = static_cast<int32_t>(s.k), key.lda = static_cast<int32_t>(s.lda);
     key.ldb = static_cast<int32_t>(s.ldb), key.ldc = static_cast<int32_t>(s.ldc);
-    key.alpha = alpha, key.beta = beta;
+    key.alpha = bits_of(alpha), key.beta = bits_of(beta);
     key.transa = s.transa == 1, key.transb = s.transb == 1;
     key.row_major = row_major;
     return key;
 }
 
 /// sgemm_ and its kin.
-template <Integers kIntegers>
+template <typename T, Integers kIntegers>
 [[gnu::always_inline]] inline void gemm(const Original& original, const char* transa,
                                         const char* transb, const void* m, const void* n,
-                                        const void* k, const float* alpha, const float* a,
-                                        const void* lda, const float* b, const void* ldb,
-                                        const float* beta, float* c, const void* ldc) {
+                                        const void* k, const T* alpha, const T* a,
+                                        const void* lda, const T* b, const void* ldb,
+                                        const T* beta, T* c, const void* ldc) {
     const Reader<kIntegers> read(original);
     const auto ask_original = [&] {
-        original.as<GemmFunction>()(transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, 1,
-                                    1);
+        original.as<GemmFunction<T>>()(transa, transb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc,
+                                       1, 1);
     };
     if (is_beneath(*alpha, read(m), read(n), read(k)) && original.function) return ask_original();
     const Sizes sizes{transposed(*transa), transposed(*transb), read(m),   read(n),
@@ -134,15 +136,15 @@ template <Integers kIntegers>
 }
 
 /// cblas_sgemm and its kin. Row-major c = op(a) op(b) is column-major c' = op(b)' op(a)'.
-template <Integers kIntegers>
+template <typename T, Integers kIntegers>
 [[gnu::always_inline]] inline void cblas_gemm(const Original& original, int layout, int transa,
                                               int transb, int64_t m, int64_t n, int64_t k,
-                                              float alpha, const float* a, int64_t lda,
-                                              const float* b, int64_t ldb, float beta, float* c,
+                                              T alpha, const T* a, int64_t lda,
+                                              const T* b, int64_t ldb, T beta, T* c,
                                               int64_t ldc) {
     const Reader<kIntegers> read(original);
     const auto ask_original = [&] {
-        original.as<CblasGemmFunction>()(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb,
+        original.as<CblasGemmFunction<T>>()(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb,
                                          beta, c, ldc);
     };
     if (is_beneath(alpha, read(m), read(n), read(k)) && original.function) return ask_original();
@@ -163,12 +165,12 @@ template <Integers kIntegers>
 }
 
 /// One product of a batch that the caller's BLAS does not have.
-template <Integers kIntegers>
+template <typename T, Integers kIntegers>
 [[gnu::noinline]] void single_gemm(const Original& batch, int layout, int transa, int transb,
-                                   int64_t m, int64_t n, int64_t k, float alpha, const float* a,
-                                   int64_t lda, const float* b, int64_t ldb, float beta, float* c,
+                                   int64_t m, int64_t n, int64_t k, T alpha, const T* a,
+                                   int64_t lda, const T* b, int64_t ldb, T beta, T* c,
                                    int64_t ldc) {
-    cblas_gemm<kIntegers>(*batch.single, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb,
+    cblas_gemm<T, kIntegers>(*batch.single, layout, transa, transb, m, n, k, alpha, a, lda, b, ldb,
                           beta, c, ldc);
 }
 
@@ -196,14 +198,14 @@ Verdict judge(const Vectors& v) {
 }
 
 /// sgemv_ and its kin.
-template <Integers kIntegers>
+template <typename T, Integers kIntegers>
 [[gnu::always_inline]] inline void gemv(const Original& original, const char* trans, const void* m,
-                                        const void* n, const float* alpha, const float* a,
-                                        const void* lda, const float* x, const void* incx,
-                                        const float* beta, float* y, const void* incy) {
+                                        const void* n, const T* alpha, const T* a,
+                                        const void* lda, const T* x, const void* incx,
+                                        const T* beta, T* y, const void* incy) {
     const Reader<kIntegers> read(original);
     const auto ask_original = [&] {
-        original.as<GemvFunction>()(trans, m, n, alpha, a, lda, x, incx, beta, y, incy, 1);
+        original.as<GemvFunction<T>>()(trans, m, n, alpha, a, lda, x, incx, beta, y, incy, 1);
     };
     if (is_beneath(*alpha, read(m), read(n), 1) && original.function) return ask_original();
     const Vectors vectors =
@@ -218,14 +220,14 @@ template <Integers kIntegers>
 }
 
 /// cblas_sgemv and its kin. A row-major matrix is the transpose of a column-major one.
-template <Integers kIntegers>
+template <typename T, Integers kIntegers>
 [[gnu::always_inline]] inline void cblas_gemv(const Original& original, int layout, int trans,
-                                              int64_t m, int64_t n, float alpha, const float* a,
-                                              int64_t lda, const float* x, int64_t incx, float beta,
-                                              float* y, int64_t incy) {
+                                              int64_t m, int64_t n, T alpha, const T* a,
+                                              int64_t lda, const T* x, int64_t incx, T beta,
+                                              T* y, int64_t incy) {
     const Reader<kIntegers> read(original);
     const auto ask_original = [&] {
-        original.as<CblasGemvFunction>()(layout, trans, m, n, alpha, a, lda, x, incx, beta, y,
+        original.as<CblasGemvFunction<T>>()(layout, trans, m, n, alpha, a, lda, x, incx, beta, y,
                                          incy);
     };
     if (is_beneath(alpha, read(m), read(n), 1) && original.function) return ask_original();
@@ -264,24 +266,25 @@ void set_batch(Key& key, int64_t count, int64_t step_a, int64_t step_b, int64_t 
 }
 
 /// The groups of a cblas_sgemm_batch: each is a call of its own.
+template <typename T>
 struct Groups {
     int layout;
     const int *transa, *transb;
     const void *m, *n, *k;
-    const float* alpha;
-    const float** a;
+    const T* alpha;
+    const T** a;
     const void* lda;
-    const float** b;
+    const T** b;
     const void* ldb;
-    const float* beta;
-    float** c;
+    const T* beta;
+    T** c;
     const void* ldc;
     const void* group_size;
 };
 
 /// Serves one group by a site where its matrices lie evenly; else the original.
-template <Integers kIntegers>
-void one_group(const Original& original, const Groups& g) {
+template <typename T, Integers kIntegers>
+void one_group(const Original& original, const Groups<T>& g) {
     const Reader<kIntegers> read(original);
     const Layout order(g.layout);
     const bool row_major = order.row_major;
@@ -290,7 +293,7 @@ void one_group(const Original& original, const Groups& g) {
     const int64_t lda = read(g.lda), ldb = read(g.ldb), count = read(g.group_size);
     if (!original.function) {
         for (int64_t i = 0; i < count; ++i) {
-            single_gemm<kIntegers>(original, g.layout, *g.transa, *g.transb, m, n, k, *g.alpha,
+            single_gemm<T, kIntegers>(original, g.layout, *g.transa, *g.transb, m, n, k, *g.alpha,
                                    g.a[i], lda, g.b[i], ldb, *g.beta, g.c[i], read(g.ldc));
         }
         return;
@@ -308,9 +311,9 @@ void one_group(const Original& original, const Groups& g) {
     }
     if (verdict != Verdict::whets) {
         const InsideOriginal inside(verdict == Verdict::unsupported);
-        original.as<CblasGemmBatchFunction>()(g.layout, g.transa, g.transb, g.m, g.n, g.k, g.alpha,
-                                              g.a, g.lda, g.b, g.ldb, g.beta, g.c, g.ldc, 1,
-                                              g.group_size);
+        original.as<CblasGemmBatchFunction<T>>()(g.layout, g.transa, g.transb, g.m, g.n, g.k,
+                                                 g.alpha, g.a, g.lda, g.b, g.ldb, g.beta, g.c,
+                                                 g.ldc, 1, g.group_size);
         return;
     }
     Call call{key_of(original, sizes, *g.alpha, *g.beta, row_major),
@@ -325,11 +328,11 @@ void one_group(const Original& original, const Groups& g) {
 }
 
 /// cblas_sgemm_batch and its kin.
-template <Integers kIntegers>
+template <typename T, Integers kIntegers>
 [[gnu::always_inline]] inline void cblas_gemm_batch(
     const Original& original, int layout, const int* transa, const int* transb, const void* m,
-    const void* n, const void* k, const float* alpha, const float** a, const void* lda,
-    const float** b, const void* ldb, const float* beta, float** c, const void* ldc, int64_t groups,
+    const void* n, const void* k, const T* alpha, const T** a, const void* lda,
+    const T** b, const void* ldb, const T* beta, T** c, const void* ldc, int64_t groups,
     const void* group_size) {
     const Reader<kIntegers> read(original);
     const int64_t group_count = read(groups);
@@ -338,13 +341,13 @@ template <Integers kIntegers>
     if (original.function && (group_count < 1 || inside_original() || on_threads)) {
         if (on_threads && !inside_original()) whet_count_bypass(WHET_BYPASS_THREADS);
         const InsideOriginal inside(on_threads);
-        original.as<CblasGemmBatchFunction>()(layout, transa, transb, m, n, k, alpha, a, lda, b, ldb,
-                                              beta, c, ldc, groups, group_size);
+        original.as<CblasGemmBatchFunction<T>>()(layout, transa, transb, m, n, k, alpha, a, lda, b,
+                                                 ldb, beta, c, ldc, groups, group_size);
         return;
     }
     for (int64_t group = 0, first = 0; group < group_count; ++group) {
         const auto of_group = [&](const void* array) { return read.advance(array, group); };
-        one_group<kIntegers>(
+        one_group<T, kIntegers>(
             original, {layout, transa + group, transb + group, of_group(m), of_group(n),
                        of_group(k), alpha + group, a + first, of_group(lda), b + first,
                        of_group(ldb), beta + group, c + first, of_group(ldc),
@@ -354,15 +357,15 @@ template <Integers kIntegers>
 }
 
 /// cblas_sgemm_batch_strided and its kin.
-template <Integers kIntegers>
+template <typename T, Integers kIntegers>
 [[gnu::always_inline]] inline void cblas_gemm_batch_strided(
     const Original& original, int layout, int transa, int transb, int64_t m, int64_t n, int64_t k,
-    float alpha, const float* a, int64_t lda, int64_t step_a, const float* b, int64_t ldb,
-    int64_t step_b, float beta, float* c, int64_t ldc, int64_t step_c, int64_t count) {
+    T alpha, const T* a, int64_t lda, int64_t step_a, const T* b, int64_t ldb,
+    int64_t step_b, T beta, T* c, int64_t ldc, int64_t step_c, int64_t count) {
     const Reader<kIntegers> read(original);
     if (!original.function) {
         for (int64_t i = 0; i < read(count); ++i) {
-            single_gemm<kIntegers>(original, layout, transa, transb, m, n, k, alpha,
+            single_gemm<T, kIntegers>(original, layout, transa, transb, m, n, k, alpha,
                                    a + i * read(step_a), lda, b + i * read(step_b), ldb, beta,
                                    c + i * read(step_c), ldc);
         }
@@ -381,9 +384,9 @@ template <Integers kIntegers>
         verdict = unsupported();
     if (verdict != Verdict::whets) {
         const InsideOriginal inside(verdict == Verdict::unsupported);
-        original.as<CblasGemmBatchStridedFunction>()(layout, transa, transb, m, n, k, alpha, a, lda,
-                                                     step_a, b, ldb, step_b, beta, c, ldc, step_c,
-                                                     count);
+        original.as<CblasGemmBatchStridedFunction<T>>()(layout, transa, transb, m, n, k, alpha, a,
+                                                        lda, step_a, b, ldb, step_b, beta, c, ldc,
+                                                        step_c, count);
         return;
     }
     Call call{key_of(original, sizes, alpha, beta, row_major), row_major ? b : a, row_major ? a : b,
@@ -396,53 +399,54 @@ template <Integers kIntegers>
 }  // namespace whet::blas
 
 // The parameters of a calling convention, as declared and as passed on.
-#define WHET_BLAS_DEFINE(operation, name, integers, parameters, ...)                             \
+#define WHET_BLAS_DEFINE(operation, name, element, integers, parameters, ...)                    \
     extern "C" WHET_API void name parameters {                                                   \
         using namespace whet::blas;                                                              \
-        whet::blas::operation<Integers::integers>(                                               \
+        whet::blas::operation<element, Integers::integers>(                                      \
             original_at(__builtin_return_address(0), Name::name), __VA_ARGS__);                  \
     }
-#define WHET_BLAS_DEFINE_gemm(name, integers)                                                    \
-    WHET_BLAS_DEFINE(gemm, name, integers,                                                       \
+#define WHET_BLAS_DEFINE_gemm(name, element, integers)                                           \
+    WHET_BLAS_DEFINE(gemm, name, element, integers,                                              \
                      (const char* ta, const char* tb, const void* m, const void* n,              \
-                      const void* k, const float* alpha, const float* a, const void* lda,        \
-                      const float* b, const void* ldb, const float* beta, float* c,              \
+                      const void* k, const element* alpha, const element* a, const void* lda,    \
+                      const element* b, const void* ldb, const element* beta, element* c,        \
                       const void* ldc),                                                          \
                      ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
-#define WHET_BLAS_DEFINE_gemv(name, integers)                                                    \
-    WHET_BLAS_DEFINE(gemv, name, integers,                                                       \
-                     (const char* trans, const void* m, const void* n, const float* alpha,       \
-                      const float* a, const void* lda, const float* x, const void* incx,         \
-                      const float* beta, float* y, const void* incy),                            \
+#define WHET_BLAS_DEFINE_gemv(name, element, integers)                                           \
+    WHET_BLAS_DEFINE(gemv, name, element, integers,                                              \
+                     (const char* trans, const void* m, const void* n, const element* alpha,     \
+                      const element* a, const void* lda, const element* x, const void* incx,     \
+                      const element* beta, element* y, const void* incy),                        \
                      trans, m, n, alpha, a, lda, x, incx, beta, y, incy)
-#define WHET_BLAS_DEFINE_cblas_gemm(name, integers)                                              \
-    WHET_BLAS_DEFINE(cblas_gemm, name, integers,                                                 \
-                     (int layout, int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha,  \
-                      const float* a, int64_t lda, const float* b, int64_t ldb, float beta,      \
-                      float* c, int64_t ldc),                                                    \
+#define WHET_BLAS_DEFINE_cblas_gemm(name, element, integers)                                     \
+    WHET_BLAS_DEFINE(cblas_gemm, name, element, integers,                                        \
+                     (int layout, int ta, int tb, int64_t m, int64_t n, int64_t k, element alpha, \
+                      const element* a, int64_t lda, const element* b, int64_t ldb, element beta, \
+                      element* c, int64_t ldc),                                                  \
                      layout, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
-#define WHET_BLAS_DEFINE_cblas_gemv(name, integers)                                              \
-    WHET_BLAS_DEFINE(cblas_gemv, name, integers,                                                 \
-                     (int layout, int trans, int64_t m, int64_t n, float alpha, const float* a,  \
-                      int64_t lda, const float* x, int64_t incx, float beta, float* y,           \
+#define WHET_BLAS_DEFINE_cblas_gemv(name, element, integers)                                     \
+    WHET_BLAS_DEFINE(cblas_gemv, name, element, integers,                                        \
+                     (int layout, int trans, int64_t m, int64_t n, element alpha, const element* a, \
+                      int64_t lda, const element* x, int64_t incx, element beta, element* y,     \
                       int64_t incy),                                                             \
                      layout, trans, m, n, alpha, a, lda, x, incx, beta, y, incy)
-#define WHET_BLAS_DEFINE_cblas_gemm_batch(name, integers)                                        \
-    WHET_BLAS_DEFINE(cblas_gemm_batch, name, integers,                                           \
+#define WHET_BLAS_DEFINE_cblas_gemm_batch(name, element, integers)                               \
+    WHET_BLAS_DEFINE(cblas_gemm_batch, name, element, integers,                                  \
                      (int layout, const int* ta, const int* tb, const void* m, const void* n,    \
-                      const void* k, const float* alpha, const float** a, const void* lda,       \
-                      const float** b, const void* ldb, const float* beta, float** c,            \
+                      const void* k, const element* alpha, const element** a, const void* lda,   \
+                      const element** b, const void* ldb, const element* beta, element** c,      \
                       const void* ldc, int64_t groups, const void* group_size),                  \
                      layout, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, groups,       \
                      group_size)
-#define WHET_BLAS_DEFINE_cblas_gemm_batch_strided(name, integers)                                \
-    WHET_BLAS_DEFINE(cblas_gemm_batch_strided, name, integers,                                   \
-                     (int layout, int ta, int tb, int64_t m, int64_t n, int64_t k, float alpha,  \
-                      const float* a, int64_t lda, int64_t step_a, const float* b, int64_t ldb,  \
-                      int64_t step_b, float beta, float* c, int64_t ldc, int64_t step_c,         \
+#define WHET_BLAS_DEFINE_cblas_gemm_batch_strided(name, element, integers)                       \
+    WHET_BLAS_DEFINE(cblas_gemm_batch_strided, name, element, integers,                          \
+                     (int layout, int ta, int tb, int64_t m, int64_t n, int64_t k, element alpha, \
+                      const element* a, int64_t lda, int64_t step_a, const element* b, int64_t ldb, \
+                      int64_t step_b, element beta, element* c, int64_t ldc, int64_t step_c,     \
                       int64_t count),                                                            \
                      layout, ta, tb, m, n, k, alpha, a, lda, step_a, b, ldb, step_b, beta, c,    \
                      ldc, step_c, count)
 
-#define WHET_BLAS_EXPORT(operation, name, integers) WHET_BLAS_DEFINE_##operation(name, integers)
+#define WHET_BLAS_EXPORT(operation, name, element, integers)                                     \
+    WHET_BLAS_DEFINE_##operation(name, element, integers)
 WHET_BLAS_NAMES(WHET_BLAS_EXPORT)

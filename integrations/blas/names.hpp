@@ -10,6 +10,7 @@
 //                                         Fortran names are those of the line above
 //   scipy_sgemm_, scipy_cblas_sgemm       OpenBLAS in SciPy's wheels
 //   scipy_sgemm_64_, scipy_cblas_sgemm64_ OpenBLAS in NumPy's wheels
+// Every family has its names twice: s for f32, d for f64.
 // MKL's names without an underscore (sgemm, SGEMM) are not here: programs have functions of such
 // names that are no BLAS.
 #pragma once
@@ -36,30 +37,34 @@ enum class Integers : uint8_t {
     wide,        ///< 64 bits (ILP64)
 };
 
-// X(operation, name, integers) for the names of one family.
-#define WHET_BLAS_FORTRAN(X, prefix, letter, suffix, integers) \
-    X(gemm, prefix##letter##gemm##suffix, integers)            \
-    X(gemv, prefix##letter##gemv##suffix, integers)
-#define WHET_BLAS_C(X, prefix, letter, suffix, integers)                        \
-    X(cblas_gemm, prefix##cblas_##letter##gemm##suffix, integers)               \
-    X(cblas_gemv, prefix##cblas_##letter##gemv##suffix, integers)               \
-    X(cblas_gemm_batch, prefix##cblas_##letter##gemm_batch##suffix, integers)   \
-    X(cblas_gemm_batch_strided, prefix##cblas_##letter##gemm_batch_strided##suffix, integers)
+// X(operation, name, element, integers) for the names of one family.
+#define WHET_BLAS_FORTRAN(X, prefix, letter, suffix, element, integers) \
+    X(gemm, prefix##letter##gemm##suffix, element, integers)            \
+    X(gemv, prefix##letter##gemv##suffix, element, integers)
+#define WHET_BLAS_C(X, prefix, letter, suffix, element, integers)                        \
+    X(cblas_gemm, prefix##cblas_##letter##gemm##suffix, element, integers)               \
+    X(cblas_gemv, prefix##cblas_##letter##gemv##suffix, element, integers)               \
+    X(cblas_gemm_batch, prefix##cblas_##letter##gemm_batch##suffix, element, integers)   \
+    X(cblas_gemm_batch_strided, prefix##cblas_##letter##gemm_batch_strided##suffix, element, \
+      integers)
 
-#define WHET_BLAS_NAMES(X)                          \
-    WHET_BLAS_FORTRAN(X, , s, _, by_library)        \
-    WHET_BLAS_C(X, , s, , by_library)               \
-    WHET_BLAS_FORTRAN(X, , s, _64_, wide)           \
-    WHET_BLAS_C(X, , s, 64_, wide)                  \
-    WHET_BLAS_C(X, , s, _64, wide)                  \
-    WHET_BLAS_FORTRAN(X, scipy_, s, _, narrow)      \
-    WHET_BLAS_C(X, scipy_, s, , narrow)             \
-    WHET_BLAS_FORTRAN(X, scipy_, s, _64_, wide)     \
-    WHET_BLAS_C(X, scipy_, s, 64_, wide)
+#define WHET_BLAS_NAMES_OF(X, letter, element)                   \
+    WHET_BLAS_FORTRAN(X, , letter, _, element, by_library)       \
+    WHET_BLAS_C(X, , letter, , element, by_library)              \
+    WHET_BLAS_FORTRAN(X, , letter, _64_, element, wide)          \
+    WHET_BLAS_C(X, , letter, 64_, element, wide)                 \
+    WHET_BLAS_C(X, , letter, _64, element, wide)                 \
+    WHET_BLAS_FORTRAN(X, scipy_, letter, _, element, narrow)     \
+    WHET_BLAS_C(X, scipy_, letter, , element, narrow)            \
+    WHET_BLAS_FORTRAN(X, scipy_, letter, _64_, element, wide)    \
+    WHET_BLAS_C(X, scipy_, letter, 64_, element, wide)
+#define WHET_BLAS_NAMES(X)           \
+    WHET_BLAS_NAMES_OF(X, s, float)  \
+    WHET_BLAS_NAMES_OF(X, d, double)
 
 /// One enumerator per exported name, spelled like it.
 enum class Name : uint8_t {
-#define WHET_BLAS_ENUMERATOR(operation, name, integers) name,
+#define WHET_BLAS_ENUMERATOR(operation, name, element, integers) name,
     WHET_BLAS_NAMES(WHET_BLAS_ENUMERATOR)
 #undef WHET_BLAS_ENUMERATOR
 };
@@ -67,12 +72,14 @@ enum class Name : uint8_t {
 struct NameRow {
     const char* text;
     Operation operation;
+    size_t element_bytes;  ///< 4: f32, 8: f64
     Integers integers;
 };
 
 /// By Name.
 inline constexpr NameRow kNames[] = {
-#define WHET_BLAS_ROW(operation, name, integers) {#name, Operation::operation, Integers::integers},
+#define WHET_BLAS_ROW(operation, name, element, integers) \
+    {#name, Operation::operation, sizeof(element), Integers::integers},
     WHET_BLAS_NAMES(WHET_BLAS_ROW)
 #undef WHET_BLAS_ROW
 };

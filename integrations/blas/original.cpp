@@ -24,89 +24,106 @@ void warn_without_original() {
 }
 
 /// The plain loops, column-major; beta = 0 does not read c.
-void plain_product(const Key& key, const float* a, const float* b, float* c) {
+template <typename T>
+void plain_product(const Call& call) {
+    const Key& key = call.key;
+    const auto *a = static_cast<const T*>(call.a), *b = static_cast<const T*>(call.b);
+    auto* const c = static_cast<T*>(call.c);
+    const T alpha = scalar<T>(key.alpha), beta = scalar<T>(key.beta);
     for (int64_t j = 0; j < key.n; ++j) {
         for (int64_t i = 0; i < key.m; ++i) {
-            float sum = 0;
-            for (int64_t p = 0; p < key.k && key.alpha != 0; ++p) {
+            T sum = 0;
+            for (int64_t p = 0; p < key.k && alpha != 0; ++p) {
                 sum += (key.transa ? a[p + i * key.lda] : a[i + p * key.lda]) *
                        (key.transb ? b[j + p * key.ldb] : b[p + j * key.ldb]);
             }
-            float& out = c[i * key.c_row_step() + j * key.ldc];
-            out = key.beta == 0 ? key.alpha * sum : key.alpha * sum + key.beta * out;
+            T& out = c[i * key.c_row_step() + j * key.ldc];
+            out = beta == 0 ? alpha * sum : alpha * sum + beta * out;
         }
     }
 }
 
 /// A product as its caller said it: the sides of a row-major one are swapped back. Integers are
 /// wide: callees of both widths read them (caller.hpp).
+template <typename T>
 struct Said {
     int layout, transa, transb;
     char letter_a, letter_b;
     int64_t m, n, k, lda, ldb, ldc, step_a, step_b, step_c, count;
-    const float *a, *b;
-    const float **a_array, **b_array;
+    const T *a, *b;
+    const T **a_array, **b_array;
 };
 
-Said said(const Call& call) {
+template <typename T>
+Said<T> said(const Call& call) {
     const Key& key = call.key;
+    const auto *a = static_cast<const T*>(call.a), *b = static_cast<const T*>(call.b);
+    auto **a_array = static_cast<const T**>(call.a_array),
+         **b_array = static_cast<const T**>(call.b_array);
     if (key.row_major) {
         return {kRowMajor,
                 trans_code(key.transb), trans_code(key.transa),
                 trans_letter(key.transb), trans_letter(key.transa),
                 key.n, key.m, key.k, key.ldb, key.lda, key.ldc,
                 key.step_b, key.step_a, key.step_c, key.batch,
-                call.b, call.a, call.b_array, call.a_array};
+                b, a, b_array, a_array};
     }
     return {kColMajor,
             trans_code(key.transa), trans_code(key.transb),
             trans_letter(key.transa), trans_letter(key.transb),
             key.m, key.n, key.k, key.lda, key.ldb, key.ldc,
             key.step_a, key.step_b, key.step_c, key.batch,
-            call.a, call.b, call.a_array, call.b_array};
+            a, b, a_array, b_array};
 }
 
+template <typename T>
 void call_gemv(const Call& call) {
     const Key& key = call.key;
+    const T alpha = scalar<T>(key.alpha), beta = scalar<T>(key.beta);
+    const auto *a = static_cast<const T*>(call.a), *x = static_cast<const T*>(call.b);
+    auto* const y = static_cast<T*>(call.c);
     // A row-major matrix is the transpose of the column-major one that the key has.
     const uint8_t transposed = key.transa ^ key.row_major;
     const int64_t rows = transposed ? key.k : key.m, columns = transposed ? key.m : key.k;
     const int64_t lda = key.lda, incx = key.ldb, incy = key.ldc;
     if (key.original->operation == Operation::gemv) {
         const char letter = trans_letter(transposed);
-        key.original->as<GemvFunction>()(&letter, &rows, &columns, &key.alpha, call.a, &lda, call.b,
-                                         &incx, &key.beta, call.c, &incy, 1);
+        key.original->as<GemvFunction<T>>()(&letter, &rows, &columns, &alpha, a, &lda, x, &incx,
+                                            &beta, y, &incy, 1);
         return;
     }
-    key.original->as<CblasGemvFunction>()(key.row_major ? kRowMajor : kColMajor,
-                                          trans_code(transposed), rows, columns, key.alpha, call.a,
-                                          lda, call.b, incx, key.beta, call.c, incy);
+    key.original->as<CblasGemvFunction<T>>()(key.row_major ? kRowMajor : kColMajor,
+                                             trans_code(transposed), rows, columns, alpha, a, lda,
+                                             x, incx, beta, y, incy);
 }
 
+template <typename T>
 void call_original(const Call& call) {
     const Key& key = call.key;
     const Original& original = *key.original;
-    const Said s = said(call);
+    const Said s = said<T>(call);
+    const T alpha = scalar<T>(key.alpha), beta = scalar<T>(key.beta);
+    auto* const c = static_cast<T*>(call.c);
     switch (original.operation) {
         case Operation::gemv:
-        case Operation::cblas_gemv: call_gemv(call); return;
+        case Operation::cblas_gemv: call_gemv<T>(call); return;
         case Operation::gemm:
-            original.as<GemmFunction>()(&s.letter_a, &s.letter_b, &s.m, &s.n, &s.k, &key.alpha, s.a,
-                                        &s.lda, s.b, &s.ldb, &key.beta, call.c, &s.ldc, 1, 1);
+            original.as<GemmFunction<T>>()(&s.letter_a, &s.letter_b, &s.m, &s.n, &s.k, &alpha, s.a,
+                                           &s.lda, s.b, &s.ldb, &beta, c, &s.ldc, 1, 1);
             return;
         case Operation::cblas_gemm:
-            original.as<CblasGemmFunction>()(s.layout, s.transa, s.transb, s.m, s.n, s.k, key.alpha,
-                                             s.a, s.lda, s.b, s.ldb, key.beta, call.c, s.ldc);
+            original.as<CblasGemmFunction<T>>()(s.layout, s.transa, s.transb, s.m, s.n, s.k, alpha,
+                                                s.a, s.lda, s.b, s.ldb, beta, c, s.ldc);
             return;
         case Operation::cblas_gemm_batch:
-            original.as<CblasGemmBatchFunction>()(
-                s.layout, &s.transa, &s.transb, &s.m, &s.n, &s.k, &key.alpha, s.a_array, &s.lda,
-                s.b_array, &s.ldb, &key.beta, call.c_array, &s.ldc, 1, &s.count);
+            original.as<CblasGemmBatchFunction<T>>()(
+                s.layout, &s.transa, &s.transb, &s.m, &s.n, &s.k, &alpha, s.a_array, &s.lda,
+                s.b_array, &s.ldb, &beta, static_cast<T**>(call.c_array), &s.ldc, 1, &s.count);
             return;
         case Operation::cblas_gemm_batch_strided:
-            original.as<CblasGemmBatchStridedFunction>()(
-                s.layout, s.transa, s.transb, s.m, s.n, s.k, key.alpha, s.a, s.lda, s.step_a, s.b,
-                s.ldb, s.step_b, key.beta, call.c, s.ldc, s.step_c, s.count);
+            original.as<CblasGemmBatchStridedFunction<T>>()(
+                s.layout, s.transa, s.transb, s.m, s.n, s.k, alpha, s.a, s.lda, s.step_a, s.b,
+                s.ldb, s.step_b, beta, c, s.ldc, s.step_c, s.count);
             return;
     }
 }
@@ -123,11 +140,12 @@ bool inside_original() noexcept { return original_depth > 0; }
 
 void run_original(const Call& call) {
     const InsideOriginal inside(true);
+    const bool f64 = call.key.is_f64();
     if (call.key.original->function) {
-        call_original(call);
+        f64 ? call_original<double>(call) : call_original<float>(call);
     } else {
         warn_without_original();
-        plain_product(call.key, call.a, call.b, call.c);
+        f64 ? plain_product<double>(call) : plain_product<float>(call);
     }
 }
 

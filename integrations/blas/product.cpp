@@ -86,15 +86,15 @@ void background(const whet_op*, void* const* operands, void* context) {
         background_original = key.original;
         key.original->threads.set_one();
     }
-    Call call{key, static_cast<const float*>(operands[WHET_B]),
-              static_cast<const float*>(operands[WHET_A]), static_cast<float*>(operands[WHET_DST])};
-    std::vector<const float*> a, b;
-    std::vector<float*> c;
+    Call call{key, operands[WHET_B], operands[WHET_A], operands[WHET_DST]};
+    std::vector<void*> a, b, c;
     if (key.original->operation == Operation::cblas_gemm_batch) {
+        const auto bytes = static_cast<int64_t>(key.element_bytes());
+        const auto moved = [](void* from, int64_t by) { return static_cast<char*>(from) + by; };
         for (int64_t i = 0; i < key.batch; ++i) {
-            a.push_back(call.a + i * key.step_a);
-            b.push_back(call.b + i * key.step_b);
-            c.push_back(call.c + i * key.step_c);
+            a.push_back(moved(operands[WHET_B], i * key.step_a * bytes));
+            b.push_back(moved(operands[WHET_A], i * key.step_b * bytes));
+            c.push_back(moved(operands[WHET_DST], i * key.step_c * bytes));
         }
         call.a_array = a.data();
         call.b_array = b.data();
@@ -113,11 +113,14 @@ whet_status describe(const Key& key, whet_op* op) {
     const int64_t b_strides[] = {key.step_b, key.transb ? 1 : key.ldb, key.transb ? key.ldb : 1};
     const int64_t a_strides[] = {key.step_a, key.transa ? 1 : key.lda, key.transa ? key.lda : 1};
     const int skip = batch > 1 ? 0 : 1;
-    const whet_tensor c{nullptr, WHET_F32, 3 - skip, c_extents + skip, c_strides + skip};
-    const whet_tensor left{nullptr, WHET_F32, 3 - skip, b_extents + skip, b_strides + skip};
-    const whet_tensor right{nullptr, WHET_F32, 3 - skip, a_extents + skip, a_strides + skip};
+    const whet_dtype type = key.is_f64() ? WHET_F64 : WHET_F32;
+    const double alpha = key.is_f64() ? scalar<double>(key.alpha) : scalar<float>(key.alpha),
+                 beta = key.is_f64() ? scalar<double>(key.beta) : scalar<float>(key.beta);
+    const whet_tensor c{nullptr, type, 3 - skip, c_extents + skip, c_strides + skip};
+    const whet_tensor left{nullptr, type, 3 - skip, b_extents + skip, b_strides + skip};
+    const whet_tensor right{nullptr, type, 3 - skip, a_extents + skip, a_strides + skip};
     const whet_status status =
-        whet_op_matmul(op, &c, &left, &right, nullptr, key.alpha, key.beta, WHET_EPILOGUE_NONE);
+        whet_op_matmul(op, &c, &left, &right, nullptr, alpha, beta, WHET_EPILOGUE_NONE);
     if (status != WHET_OK) return status;
     if (key.threads > 1) whet_op_set_threads(op, key.threads);
     if (key.frozen & 1) whet_op_set_frozen(op, WHET_B);
@@ -166,16 +169,17 @@ Front* make_front() {
     return front;
 }
 
-/// From the first to the last byte of `batch` matrices of rows x columns, stored column-major.
-uint64_t bytes_of(int rows, int columns, int ld, int batch, int64_t step) {
+/// From the first to the last of `batch` matrices of rows x columns, stored column-major, in
+/// elements.
+uint64_t elements_of(int rows, int columns, int ld, int batch, int64_t step) {
     const int64_t last = int64_t{columns - 1} * ld + (rows - 1) + int64_t{batch - 1} * step;
-    return static_cast<uint64_t>(last + 1) * sizeof(float);
+    return static_cast<uint64_t>(last + 1);
 }
 
 Spans spans_of(const Key& key) {
     const auto stored = [&](uint8_t transposed, int rows, int columns, int ld, int64_t step) {
-        return transposed ? bytes_of(columns, rows, ld, key.batch, step)
-                          : bytes_of(rows, columns, ld, key.batch, step);
+        return key.element_bytes() * (transposed ? elements_of(columns, rows, ld, key.batch, step)
+                                                 : elements_of(rows, columns, ld, key.batch, step));
     };
     return {stored(key.transa, key.m, key.k, key.lda, key.step_a),
             stored(key.transb, key.k, key.n, key.ldb, key.step_b),
@@ -236,7 +240,7 @@ void serve(Call& call) {
         meet(call.c, slot.spans.c, call.b, slot.spans.b)) {
         return bypass(call, slot.place.bypass);
     }
-    void* const operands[3] = {call.c, const_cast<float*>(call.b), const_cast<float*>(call.a)};
+    void* const operands[3] = {call.c, const_cast<void*>(call.b), const_cast<void*>(call.a)};
     if (call.key.threads == 1) {
         whet_site_call(slot.place.site, operands, 3, fallback, &call);
         return;

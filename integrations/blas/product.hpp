@@ -13,13 +13,23 @@ namespace whet::blas {
 
 enum : int { kRowMajor = 101, kColMajor = 102, kNoTrans = 111, kTrans = 112, kConjTrans = 113 };
 
+inline uint64_t bits_of(float value) { return std::bit_cast<uint32_t>(value); }
+inline uint64_t bits_of(double value) { return std::bit_cast<uint64_t>(value); }
+template <typename T>
+T scalar(uint64_t bits) {
+    if constexpr (sizeof(T) == sizeof(float))
+        return std::bit_cast<T>(static_cast<uint32_t>(bits));
+    else
+        return std::bit_cast<T>(bits);
+}
+
 /// What decides the site. Column-major: a row-major call has its sides swapped. A product of a
 /// matrix with a vector is c[m, 1] = op(a)[m, k] b[k, 1], with the increments of the vectors as ldb
 /// and ldc.
 struct Key {
     const Original* original = nullptr;
     int32_t m = 0, n = 0, k = 0, lda = 0, ldb = 0, ldc = 0;
-    float alpha = 0, beta = 0;
+    uint64_t alpha = 0, beta = 0;    ///< the bits of the caller's scalars: bits_of, scalar
     uint8_t transa = 0, transb = 0;  ///< 1: transposed
     uint8_t row_major = 0;  ///< how the caller said it; the original is called the same way
     uint8_t frozen = 0;     ///< bit 0: a, bit 1: b
@@ -31,21 +41,23 @@ struct Key {
         return original->operation == Operation::gemv ||
                original->operation == Operation::cblas_gemv;
     }
+    bool is_f64() const { return original->f64; }
+    size_t element_bytes() const { return is_f64() ? sizeof(double) : sizeof(float); }
     /// The stride of c along m.
     int64_t c_row_step() const { return is_vector() ? ldc : 1; }
 
     /// Field by field, without branches: wider loads would wait for the narrow stores that just
     /// filled the key.
     bool operator==(const Key& o) const {
-        const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
         const uint32_t narrow =
-            static_cast<uint32_t>(
-                (m ^ o.m) | (n ^ o.n) | (k ^ o.k) | (lda ^ o.lda) | (ldb ^ o.ldb) | (ldc ^ o.ldc) |
-                (batch ^ o.batch) | (threads ^ o.threads) | (transa ^ o.transa) |
-                (transb ^ o.transb) | (row_major ^ o.row_major) | (frozen ^ o.frozen)) |
-            (bits(alpha) ^ bits(o.alpha)) | (bits(beta) ^ bits(o.beta));
-        const int64_t wide = (step_a ^ o.step_a) | (step_b ^ o.step_b) | (step_c ^ o.step_c);
-        return (narrow == 0) & (wide == 0) & (original == o.original);
+            static_cast<uint32_t>((m ^ o.m) | (n ^ o.n) | (k ^ o.k) | (lda ^ o.lda) |
+                                  (ldb ^ o.ldb) | (ldc ^ o.ldc) | (batch ^ o.batch) |
+                                  (threads ^ o.threads) |
+                                  (transa ^ o.transa) | (transb ^ o.transb) |
+                                  (row_major ^ o.row_major) | (frozen ^ o.frozen));
+        const int64_t steps = (step_a ^ o.step_a) | (step_b ^ o.step_b) | (step_c ^ o.step_c);
+        const uint64_t scalars = (alpha ^ o.alpha) | (beta ^ o.beta);
+        return (narrow == 0) & (steps == 0) & (scalars == 0) & (original == o.original);
     }
     uint64_t hash() const {
         const uint64_t x =
@@ -61,13 +73,13 @@ struct Key {
 /// The data of one call.
 struct Call {
     Key key;
-    const float* a = nullptr;
-    const float* b = nullptr;
-    float* c = nullptr;
-    /// cblas_gemm_batch only: the pointer arrays as given.
-    const float** a_array = nullptr;
-    const float** b_array = nullptr;
-    float** c_array = nullptr;
+    const void* a = nullptr;
+    const void* b = nullptr;
+    void* c = nullptr;
+    /// cblas_gemm_batch only: the pointer arrays as given, of the caller's type.
+    void* a_array = nullptr;
+    void* b_array = nullptr;
+    void* c_array = nullptr;
 };
 
 /// Products below this many multiplications (about 1.5 us on one core) go straight to the original.

@@ -32,17 +32,20 @@ llvm::Function* make_function(llvm::Module& module) {
 
 }  // namespace
 
-Emitter::Emitter(llvm::Module& target, Isa level)
+Emitter::Emitter(llvm::Module& target, Isa level, Element type)
     : ir(target.getContext()),
       context(target.getContext()),
       module(target),
       function(make_function(target)),
       isa(level),
-      lanes(lanes_of(level)),
-      f32(llvm::Type::getFloatTy(context)),
+      element(type),
+      lanes(lanes_of(level, type)),
+      bytes(jit::bytes_of(type)),
+      value(type == Element::f64 ? llvm::Type::getDoubleTy(context)
+                                 : llvm::Type::getFloatTy(context)),
       i64(llvm::Type::getInt64Ty(context)),
       pointer(llvm::PointerType::get(context, 0)),
-      vector_type(llvm::FixedVectorType::get(f32, static_cast<unsigned>(lanes))) {
+      vector_type(llvm::FixedVectorType::get(value, static_cast<unsigned>(lanes))) {
     ir.SetInsertPoint(block("entry"));
 }
 
@@ -56,19 +59,18 @@ void Emitter::fence_schedule() {
     ir.SetInsertPoint(next);
 }
 
-llvm::Constant* Emitter::vector_constant(float value) {
+llvm::Constant* Emitter::vector_constant(float constant) {
     return llvm::ConstantVector::getSplat(vector_type->getElementCount(),
-                                          llvm::ConstantFP::get(f32, value));
+                                          llvm::ConstantFP::get(value, constant));
 }
 
 llvm::Value* Emitter::one() {
-    return new llvm::GlobalVariable(module, f32, true, llvm::GlobalValue::PrivateLinkage,
-                                    llvm::ConstantFP::get(f32, 1.0), "one");
+    return new llvm::GlobalVariable(module, value, true, llvm::GlobalValue::PrivateLinkage,
+                                    llvm::ConstantFP::get(value, 1.0), "one");
 }
 
-llvm::Value* Emitter::advance(llvm::Value* base, int64_t bytes) {
-    return bytes == 0 ? base
-                      : ir.CreateConstGEP1_64(ir.getInt8Ty(), base, static_cast<uint64_t>(bytes));
+llvm::Value* Emitter::advance(llvm::Value* base, int64_t by) {
+    return by == 0 ? base : ir.CreateConstGEP1_64(ir.getInt8Ty(), base, static_cast<uint64_t>(by));
 }
 
 llvm::Value* Emitter::field_i64(std::size_t offset) {
@@ -81,27 +83,29 @@ llvm::Value* Emitter::field_pointer(std::size_t offset) {
                                 llvm::Align(8));
 }
 
-llvm::Value* Emitter::field_f32(std::size_t offset) {
-    return ir.CreateAlignedLoad(f32, advance(function->getArg(0), static_cast<int64_t>(offset)),
-                                llvm::Align(4));
+llvm::Value* Emitter::field_value(std::size_t offset) {
+    return load_scalar(advance(function->getArg(0), static_cast<int64_t>(offset)));
 }
 
 llvm::Value* Emitter::fma(llvm::Value* a, llvm::Value* b, llvm::Value* c) {
     return ir.CreateIntrinsic(llvm::Intrinsic::fma, {vector_type}, {a, b, c});
 }
 
-void Emitter::keep_alive(llvm::Value* value, llvm::Value* after) {
+void Emitter::keep_alive(llvm::Value* kept, llvm::Value* after) {
     auto* type = llvm::FunctionType::get(ir.getVoidTy(), {vector_type, vector_type}, false);
-    ir.CreateCall(llvm::InlineAsm::get(type, "", "x,x", true), {value, after});
+    ir.CreateCall(llvm::InlineAsm::get(type, "", "x,x", true), {kept, after});
 }
 
 llvm::Value* Emitter::maximum(llvm::Value* a, llvm::Value* b) {
     if (isa == Isa::avx512) {
         constexpr int kCurrentRounding = 4;
-        return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx512_max_ps_512, {},
-                                  {a, b, ir.getInt32(kCurrentRounding)});
+        return ir.CreateIntrinsic(element == Element::f64 ? llvm::Intrinsic::x86_avx512_max_pd_512
+                                                          : llvm::Intrinsic::x86_avx512_max_ps_512,
+                                  {}, {a, b, ir.getInt32(kCurrentRounding)});
     }
-    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_max_ps_256, {}, {a, b});
+    return ir.CreateIntrinsic(element == Element::f64 ? llvm::Intrinsic::x86_avx_max_pd_256
+                                                      : llvm::Intrinsic::x86_avx_max_ps_256,
+                              {}, {a, b});
 }
 
 Emitter::Masks Emitter::make_masks(llvm::Value* count, int width, llvm::Value* skipped) {
@@ -112,17 +116,21 @@ Emitter::Masks Emitter::make_masks(llvm::Value* count, int width, llvm::Value* s
         if (skipped != nullptr) ones = ir.CreateAnd(ones, ir.CreateShl(constant(-1), skipped));
         for (int v = 0; v < vectors; ++v) {
             llvm::Value* part =
-                ir.CreateTrunc(ir.CreateLShr(ones, static_cast<uint64_t>(16 * v)), ir.getInt16Ty());
-            masks.registers.push_back(
-                ir.CreateBitCast(part, llvm::FixedVectorType::get(ir.getInt1Ty(), 16)));
+                ir.CreateTrunc(ir.CreateLShr(ones, static_cast<uint64_t>(lanes * v)),
+                               ir.getIntNTy(static_cast<unsigned>(lanes)));
+            masks.registers.push_back(ir.CreateBitCast(
+                part, llvm::FixedVectorType::get(ir.getInt1Ty(), static_cast<unsigned>(lanes))));
         }
         return masks;
     }
     llvm::GlobalVariable* global = module.getNamedGlobal(kMaskTable);
     if (global == nullptr) {
-        std::vector<uint32_t> table(static_cast<std::size_t>(2 * width), 0);
-        for (int i = 0; i < width; ++i) table[static_cast<std::size_t>(i)] = ~0u;
-        auto* data = llvm::ConstantDataArray::get(context, table);
+        const auto size = static_cast<std::size_t>(2 * width);
+        std::vector<uint32_t> table(size, 0);
+        std::vector<uint64_t> wide_table(size, 0);
+        for (std::size_t i = 0; i < size / 2; ++i) table[i] = ~0u, wide_table[i] = ~uint64_t{0};
+        auto* data = element == Element::f64 ? llvm::ConstantDataArray::get(context, wide_table)
+                                             : llvm::ConstantDataArray::get(context, table);
         global = new llvm::GlobalVariable(module, data->getType(), true,
                                           llvm::GlobalValue::PrivateLinkage, data, kMaskTable);
         global->setAlignment(llvm::Align(64));
@@ -134,9 +142,10 @@ Emitter::Masks Emitter::make_masks(llvm::Value* count, int width, llvm::Value* s
 }
 
 llvm::Value* Emitter::avx2_mask(const Masks& masks, int v) {
-    auto* type = llvm::FixedVectorType::get(ir.getInt32Ty(), static_cast<unsigned>(lanes));
+    auto* type = llvm::FixedVectorType::get(ir.getIntNTy(static_cast<unsigned>(8 * bytes)),
+                                            static_cast<unsigned>(lanes));
     const auto at = [&](llvm::Value* window) {
-        return ir.CreateAlignedLoad(type, advance(window, int64_t{4} * lanes * v), llvm::Align(4));
+        return ir.CreateAlignedLoad(type, advance(window, bytes * lanes * v), align());
     };
     llvm::Value* mask = at(masks.window);
     return masks.skipped ? ir.CreateAnd(mask, ir.CreateNot(at(masks.skipped))) : mask;
@@ -144,30 +153,32 @@ llvm::Value* Emitter::avx2_mask(const Masks& masks, int v) {
 
 llvm::Value* Emitter::masked_load(const Masks& masks, int v, llvm::Value* address) {
     if (isa == Isa::avx512) {
-        return ir.CreateMaskedLoad(vector_type, address, llvm::Align(4),
+        return ir.CreateMaskedLoad(vector_type, address, align(),
                                    masks.registers[static_cast<std::size_t>(v)],
                                    llvm::Constant::getNullValue(vector_type));
     }
-    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_maskload_ps_256, {},
-                              {address, avx2_mask(masks, v)});
+    return ir.CreateIntrinsic(element == Element::f64 ? llvm::Intrinsic::x86_avx_maskload_pd_256
+                                                      : llvm::Intrinsic::x86_avx_maskload_ps_256,
+                              {}, {address, avx2_mask(masks, v)});
 }
 
-void Emitter::masked_store(const Masks& masks, int v, llvm::Value* value, llvm::Value* address) {
+void Emitter::masked_store(const Masks& masks, int v, llvm::Value* vector, llvm::Value* address) {
     if (isa == Isa::avx512) {
-        ir.CreateMaskedStore(value, address, llvm::Align(4),
+        ir.CreateMaskedStore(vector, address, align(),
                              masks.registers[static_cast<std::size_t>(v)]);
         return;
     }
-    ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_maskstore_ps_256, {},
-                       {address, avx2_mask(masks, v), value});
+    ir.CreateIntrinsic(element == Element::f64 ? llvm::Intrinsic::x86_avx_maskstore_pd_256
+                                               : llvm::Intrinsic::x86_avx_maskstore_ps_256,
+                       {}, {address, avx2_mask(masks, v), vector});
 }
 
-llvm::Value* Emitter::masked_select(const Masks& masks, int v, llvm::Value* value,
+llvm::Value* Emitter::masked_select(const Masks& masks, int v, llvm::Value* vector,
                                     llvm::Value* other) {
     if (isa == Isa::avx512)
-        return ir.CreateSelect(masks.registers[static_cast<std::size_t>(v)], value, other);
+        return ir.CreateSelect(masks.registers[static_cast<std::size_t>(v)], vector, other);
     llvm::Value* mask = ir.CreateBitCast(avx2_mask(masks, v), vector_type);
-    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_blendv_ps_256, {}, {other, value, mask});
+    return ir.CreateIntrinsic(llvm::Intrinsic::x86_avx_blendv_ps_256, {}, {other, vector, mask});
 }
 
 namespace {

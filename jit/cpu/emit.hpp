@@ -26,15 +26,17 @@ void emit_softmax(llvm::Module& module, const MicrokernelSpec& spec);
 /// addresses.
 class Emitter {
 public:
-    Emitter(llvm::Module& module, Isa isa);
+    Emitter(llvm::Module& module, Isa isa, Element element);
 
     llvm::IRBuilder<> ir;
     llvm::LLVMContext& context;
     llvm::Module& module;
     llvm::Function* function;
     const Isa isa;
+    const Element element;
     const int lanes;
-    llvm::Type* const f32;
+    const int64_t bytes;      ///< of one element
+    llvm::Type* const value;  ///< of one element
     llvm::Type* const i64;
     llvm::Type* const pointer;
     llvm::FixedVectorType* const vector_type;
@@ -44,42 +46,45 @@ public:
     /// neighbouring loads together there, which costs registers; the blocks are joined again when
     /// all registers are given.
     void fence_schedule();
-    llvm::Value* constant(int64_t value) {
-        return llvm::ConstantInt::get(i64, static_cast<uint64_t>(value), true);
+    llvm::Value* constant(int64_t number) {
+        return llvm::ConstantInt::get(i64, static_cast<uint64_t>(number), true);
     }
     llvm::Constant* vector_constant(float value);
-    /// Address of a read-only 1.0f.
+    /// Address of a read-only 1.
     llvm::Value* one();
 
     llvm::Value* field_i64(std::size_t offset);
     llvm::Value* field_pointer(std::size_t offset);
-    llvm::Value* field_f32(std::size_t offset);
+    llvm::Value* field_value(std::size_t offset);
     /// Loads an element count and turns it into bytes.
     llvm::Value* field_bytes(std::size_t offset) { return bytes_of(field_i64(offset)); }
-    llvm::Value* bytes_of(llvm::Value* elements) { return ir.CreateShl(elements, 2); }
-
-    llvm::Value* advance(llvm::Value* base, llvm::Value* bytes) {
-        return ir.CreateGEP(ir.getInt8Ty(), base, bytes);
+    llvm::Value* bytes_of(llvm::Value* elements) {
+        return ir.CreateShl(elements, element == Element::f64 ? 3 : 2);
     }
-    llvm::Value* advance(llvm::Value* base, int64_t bytes);
+
+    llvm::Value* advance(llvm::Value* base, llvm::Value* by) {
+        return ir.CreateGEP(ir.getInt8Ty(), base, by);
+    }
+    llvm::Value* advance(llvm::Value* base, int64_t by);
     llvm::Value* load_scalar(llvm::Value* address) {
-        return ir.CreateAlignedLoad(f32, address, llvm::Align(4));
+        return ir.CreateAlignedLoad(value, address, align());
     }
     llvm::Value* load(llvm::Value* address) {
-        return ir.CreateAlignedLoad(vector_type, address, llvm::Align(4));
+        return ir.CreateAlignedLoad(vector_type, address, align());
     }
-    void store(llvm::Value* value, llvm::Value* address) {
-        ir.CreateAlignedStore(value, address, llvm::Align(4));
+    void store(llvm::Value* vector, llvm::Value* address) {
+        ir.CreateAlignedStore(vector, address, align());
     }
     llvm::Value* splat(llvm::Value* scalar) {
         return ir.CreateVectorSplat(static_cast<unsigned>(lanes), scalar);
     }
     llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
-    /// Keeps `value` in its register until `after` is computed, by an empty statement. A factor
+    llvm::Align align() const { return llvm::Align(static_cast<uint64_t>(bytes)); }
+    /// Keeps `kept` in its register until `after` is computed, by an empty statement. A factor
     /// that dies in its FMA would be chosen as the register to overwrite, and the sums would wander
     /// from register to register.
-    void keep_alive(llvm::Value* value, llvm::Value* after);
-    /// b where a > b is false, also when either is NaN: (v)maxps.
+    void keep_alive(llvm::Value* kept, llvm::Value* after);
+    /// b where a > b is false, also when either is NaN: (v)maxps, (v)maxpd.
     llvm::Value* maximum(llvm::Value* a, llvm::Value* b);
 
     /// Prepares masks for the first `count` of `width` lanes, without the first `skipped` ones of
@@ -88,13 +93,13 @@ public:
     struct Masks {
         llvm::Value* window = nullptr;        ///< AVX2: address of vector 0's mask
         llvm::Value* skipped = nullptr;       ///< AVX2: the same of the skipped lanes, or null
-        std::vector<llvm::Value*> registers;  ///< AVX-512: one <16 x i1> a vector
+        std::vector<llvm::Value*> registers;  ///< AVX-512: one <lanes x i1> a vector
     };
     Masks make_masks(llvm::Value* count, int width, llvm::Value* skipped = nullptr);
     llvm::Value* masked_load(const Masks& masks, int v, llvm::Value* address);
-    void masked_store(const Masks& masks, int v, llvm::Value* value, llvm::Value* address);
-    /// value where the mask is set, else `other`.
-    llvm::Value* masked_select(const Masks& masks, int v, llvm::Value* value, llvm::Value* other);
+    void masked_store(const Masks& masks, int v, llvm::Value* vector, llvm::Value* address);
+    /// vector where the mask is set, else `other`; f32 only.
+    llvm::Value* masked_select(const Masks& masks, int v, llvm::Value* vector, llvm::Value* other);
 
 private:
     llvm::Value* avx2_mask(const Masks& masks, int v);

@@ -22,7 +22,7 @@ constexpr int kBlockBytes = 4 * kRowLanes;
 class SoftmaxEmitter {
 public:
     SoftmaxEmitter(llvm::Module& module, const MicrokernelSpec& spec)
-        : e_(module, spec.isa), ir_(e_.ir), vectors_(kRowLanes / e_.lanes) {}
+        : e_(module, spec.isa, Element::f32), ir_(e_.ir), vectors_(kRowLanes / e_.lanes) {}
     void emit();
 
 private:

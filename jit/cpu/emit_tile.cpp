@@ -8,7 +8,10 @@
 
 #include "jit/cpu/emit.hpp"
 
-#define WHET_FIELD(name) offsetof(TileArgs, name)
+// A field of the arguments, whose layout depends on the element; used inside TileEmitter.
+#define WHET_FIELD(name)                                                \
+    (spec_.element == Element::f64 ? offsetof(TileArgsOf<double>, name) \
+                                   : offsetof(TileArgsOf<float>, name))
 
 namespace whet::jit::cpu {
 namespace {
@@ -37,7 +40,10 @@ struct Operands {
 class TileEmitter {
 public:
     TileEmitter(llvm::Module& module, const MicrokernelSpec& spec)
-        : e_(module, spec.isa), ir_(e_.ir), spec_(spec), width_(spec.vectors * e_.lanes) {}
+        : e_(module, spec.isa, spec.element),
+          ir_(e_.ir),
+          spec_(spec),
+          width_(spec.vectors * e_.lanes) {}
     void emit();
 
 private:
@@ -114,7 +120,7 @@ Operands TileEmitter::make_operands(Value* scalar, Value* vector) {
     if (ahead() && transposed()) {
         Value* rounds = ir_.CreateAShr(e_.field_i64(WHET_FIELD(k)), kTransposedShift);
         Value* far = ir_.CreateICmpSGT(rounds, e_.constant(kAheadRounds));
-        operands.ahead = ir_.CreateSelect(far, e_.advance(vector, int64_t{4} * kAheadColumns),
+        operands.ahead = ir_.CreateSelect(far, e_.advance(vector, e_.bytes * kAheadColumns),
                                           e_.field_pointer(WHET_FIELD(ahead)));
     }
     if (spec_.prefetch && !ahead() && spec_.vector != VectorForm::packed) {
@@ -134,7 +140,7 @@ void TileEmitter::prefetch(Value* address, int locality) {
 /// One prefetch for each cache line of the vectors that are needed `prefetch` steps later.
 void TileEmitter::emit_prefetch(const Operands& operands, int step) {
     if (!spec_.prefetch || ahead() || spec_.vector == VectorForm::row_strided) return;
-    const int64_t row_bytes = int64_t{4} * width_;
+    const int64_t row_bytes = e_.bytes * width_;
     Value* base = spec_.vector == VectorForm::packed
                       ? e_.advance(operands.vectors[0], row_bytes * (step + spec_.prefetch))
                       : e_.advance(operands.vectors[0], operands.prefetch);
@@ -144,7 +150,7 @@ void TileEmitter::emit_prefetch(const Operands& operands, int step) {
 /// One unrolled step's prefetches of what the next tiles need, if any.
 void TileEmitter::emit_prefetch_ahead(Operands& operands, int step, int steps) {
     if (!ahead() || transposed() || steps == 1) return;
-    const int64_t bytes = spec_.prefetch == kAheadRow ? int64_t{4} * width_ : kLine;
+    const int64_t bytes = spec_.prefetch == kAheadRow ? e_.bytes * width_ : kLine;
     for (int64_t at = 0; at < bytes; at += kLine)
         prefetch(e_.advance(operands.ahead, at), kSecondLevel);
     const bool last = step % kAheadStreams == kAheadStreams - 1;
@@ -157,7 +163,7 @@ void TileEmitter::prefetch_dst() {
     Value* row = e_.advance(e_.field_pointer(WHET_FIELD(dst)), tile_offset(WHET_FIELD(dst_tile)));
     Value* stride = e_.field_bytes(WHET_FIELD(dst_row));
     for (int r = 0; r < spec_.rows; ++r) {
-        for (int64_t at = 0; at < int64_t{4} * width_; at += kLine)
+        for (int64_t at = 0; at < e_.bytes * width_; at += kLine)
             prefetch(e_.advance(row, at), kNear);
         row = e_.advance(row, stride);
     }
@@ -169,21 +175,21 @@ Value* TileEmitter::emit_scalar(const Operands& operands, int r, int step) {
     if (!operands.scalar_rows.empty()) {
         address = operands.scalar_rows[0].at(operands.scalars, r);
     } else if (spec_.scalar == ScalarForm::packed) {
-        address = e_.advance(address, int64_t{4} * r);
+        address = e_.advance(address, e_.bytes * r);
     }
-    if (spec_.scalar == ScalarForm::rows_strided) address = e_.advance(address, int64_t{4} * step);
+    if (spec_.scalar == ScalarForm::rows_strided) address = e_.advance(address, e_.bytes * step);
     return e_.splat(e_.load_scalar(address));
 }
 
 /// The kTransposedSteps values of rows `row`, `row` + 4, `row` + 8, ... from `step` on, side by
 /// side.
 Value* TileEmitter::gather_pieces(const Operands& operands, int row, int step) {
-    auto* piece_type = llvm::FixedVectorType::get(e_.f32, kTransposedSteps);
+    auto* piece_type = llvm::FixedVectorType::get(e_.value, kTransposedSteps);
     Value* joined = nullptr;
     for (int at = 0; at < e_.lanes; at += kTransposedSteps) {
         Value* address =
-            e_.advance(operands.vector_rows[0].at(operands.vectors, row + at), int64_t{4} * step);
-        Value* piece = ir_.CreateAlignedLoad(piece_type, address, llvm::Align(4));
+            e_.advance(operands.vector_rows[0].at(operands.vectors, row + at), e_.bytes * step);
+        Value* piece = ir_.CreateAlignedLoad(piece_type, address, e_.align());
         std::vector<int> widen(static_cast<std::size_t>(e_.lanes), llvm::PoisonMaskElem);
         for (int i = 0; i < kTransposedSteps; ++i) widen[static_cast<std::size_t>(i)] = i;
         Value* wide = ir_.CreateShuffleVector(piece, widen);
@@ -250,8 +256,8 @@ Value* TileEmitter::emit_vector(const Operands& operands, int r, int v, int step
     if (transposed()) return columns_[static_cast<std::size_t>(step % kTransposedSteps)];
     Value* row = operands.vectors[0];
     if (!operands.vector_rows.empty()) row = operands.vector_rows[0].at(operands.vectors, r);
-    const int64_t moved = spec_.vector == VectorForm::packed ? int64_t{4} * width_ * step : 0;
-    Value* address = e_.advance(row, moved + int64_t{4} * e_.lanes * v);
+    const int64_t moved = spec_.vector == VectorForm::packed ? e_.bytes * width_ * step : 0;
+    Value* address = e_.advance(row, moved + e_.bytes * e_.lanes * v);
     return spec_.masked_loads ? e_.masked_load(masks_, v, address) : e_.load(address);
 }
 
@@ -298,9 +304,9 @@ void TileEmitter::emit_step(const Operands& operands, Values& sums, int step) {
 void TileEmitter::advance_operands(Operands& operands, int steps) {
     const bool constant_scalar = spec_.scalar == ScalarForm::rows_strided;
     const bool constant_vector = spec_.vector == VectorForm::packed || transposed();
-    const int64_t vector_bytes = int64_t{4} * (transposed() ? 1 : width_);
+    const int64_t vector_bytes = e_.bytes * (transposed() ? 1 : width_);
     for (Value*& base : operands.scalars) {
-        if (constant_scalar && steps > 0) base = e_.advance(base, int64_t{4} * steps);
+        if (constant_scalar && steps > 0) base = e_.advance(base, e_.bytes * steps);
         if (!constant_scalar && steps == 0) base = e_.advance(base, operands.scalar_k);
     }
     for (Value*& base : operands.vectors) {
@@ -450,12 +456,12 @@ Values TileEmitter::emit_taps(Value* scalar, Value* vector) {
 /// (stride 0).
 Values TileEmitter::scaled_onto_memory(const Values& sums, Value* first, Value* stride,
                                        Value* scale, bool masked) {
-    Value* alpha = e_.splat(e_.field_f32(WHET_FIELD(alpha)));
+    Value* alpha = e_.splat(e_.field_value(WHET_FIELD(alpha)));
     Values result;
     Value* row = first;
     for (int r = 0; r < spec_.rows; ++r) {
         for (int v = 0; v < spec_.vectors; ++v) {
-            Value* address = e_.advance(row, int64_t{4} * e_.lanes * v);
+            Value* address = e_.advance(row, e_.bytes * e_.lanes * v);
             Value* memory = masked ? e_.masked_load(masks_, v, address) : e_.load(address);
             result.push_back(e_.fma(alpha, sums[index(r, v)], ir_.CreateFMul(memory, scale)));
         }
@@ -494,10 +500,10 @@ Values TileEmitter::emit_start_loaded(const Values& sums, Value* start) {
 Values TileEmitter::emit_start_bias_row(const Values& sums) {
     Value* bias =
         e_.advance(e_.field_pointer(WHET_FIELD(bias)), tile_offset(WHET_FIELD(bias_tile)));
-    Value* alpha = e_.splat(e_.field_f32(WHET_FIELD(alpha)));
+    Value* alpha = e_.splat(e_.field_value(WHET_FIELD(alpha)));
     Values result;
     for (int r = 0; r < spec_.rows; ++r) {
-        Value* start = e_.splat(e_.load_scalar(e_.advance(bias, int64_t{4} * r)));
+        Value* start = e_.splat(e_.load_scalar(e_.advance(bias, e_.bytes * r)));
         for (int v = 0; v < spec_.vectors; ++v)
             result.push_back(e_.fma(alpha, sums[index(r, v)], start));
     }
@@ -522,7 +528,7 @@ Values TileEmitter::emit_start(const Values& sums) {
     const Values from_bias_row = emit_start_bias_row(sums);
     ir_.SetInsertPoint(zero);
     Values from_zero;
-    Value* alpha = e_.splat(e_.field_f32(WHET_FIELD(alpha)));
+    Value* alpha = e_.splat(e_.field_value(WHET_FIELD(alpha)));
     for (Value* sum : sums)
         from_zero.push_back(e_.fma(alpha, sum, llvm::Constant::getNullValue(e_.vector_type)));
 
@@ -548,7 +554,7 @@ void TileEmitter::store_rows(const Values& sums, bool masked) {
     Value* stride = e_.field_bytes(WHET_FIELD(dst_row));
     for (int r = 0; r < spec_.rows; ++r) {
         for (int v = 0; v < spec_.vectors; ++v) {
-            Value* address = e_.advance(row, int64_t{4} * e_.lanes * v);
+            Value* address = e_.advance(row, e_.bytes * e_.lanes * v);
             if (masked) {
                 e_.masked_store(masks_, v, sums[index(r, v)], address);
             } else {

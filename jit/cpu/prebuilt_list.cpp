@@ -14,6 +14,7 @@ struct Ladder {
     uint8_t vectors;
     uint8_t last_row;
     uint8_t first_depthwise_row, last_depthwise_row;
+    Element element = Element::f32;
 
     MicrokernelSpec tile(int rows, ScalarForm scalar, VectorForm vector, Epilogue epilogue) const {
         return {.isa = isa,
@@ -22,7 +23,8 @@ struct Ladder {
                 .unroll = kUnroll,
                 .scalar = scalar,
                 .vector = vector,
-                .epilogue = epilogue};
+                .epilogue = epilogue,
+                .element = element};
     }
     int first_long_row() const { return last_row / 2 + 1; }
 };
@@ -108,7 +110,10 @@ void add_depthwise(const Ladder& ladder, Epilogue epilogue, std::vector<Microker
 
 std::vector<MicrokernelSpec> prebuilt_specs() {
     std::vector<MicrokernelSpec> specs;
-    for (const Ladder& ladder : kLadders) {
+    for (Ladder ladder : kLadders) {
+        ladder.element = Element::f64;  // plain products: most programs in f64 have no others
+        if (ladder.vectors > 1) add_products(ladder, Epilogue::none, specs);
+        ladder.element = Element::f32;
         for (const Epilogue epilogue : {Epilogue::none, Epilogue::relu}) {
             add_depthwise(ladder, epilogue, specs);
             if (ladder.vectors == 1 && epilogue != Epilogue::none) continue;

@@ -56,6 +56,8 @@ constexpr struct {
     {"VMOVSDto64", "vector data in a general register"},
     {"VCVTTSS2SI", "vector data in a general register"},
     {"VCVTSS2SI", "vector data in a general register"},
+    {"VCVTTSD2SI", "vector data in a general register"},
+    {"VCVTSD2SI", "vector data in a general register"},
     {"VGATHER", "gather"},
     {"VPGATHER", "gather"},
     {"VSCATTER", "scatter"},
@@ -125,6 +127,8 @@ constexpr const char* kAllowed[] = {
     "PREFETCHT0",
     "PREFETCHT1",
     // masks
+    "KMOVBkr",
+    "KMOVBkk",
     "KMOVDkr",
     "KMOVWkr",
     "KMOVQkr",
@@ -133,6 +137,8 @@ constexpr const char* kAllowed[] = {
     "KSHIFTR*",
     "VMASKMOVPSYrm",
     "VMASKMOVPSYmr",
+    "VMASKMOVPDYrm",
+    "VMASKMOVPDYmr",
     // f32 vectors
     "VMOVUPS*",
     "VMOVAPS*",
@@ -176,6 +182,18 @@ constexpr const char* kAllowed[] = {
     "VMOVHLPS*",
     "VPSHUFD*",
     "VMOVDDUP*",
+    // f64 vectors
+    "VMOVUPD*",
+    "VMOVAPD*",
+    "VMOVSDrm",
+    "VMOVSDZrm",
+    "VBROADCASTSD*",
+    "VFMADD132PD*",
+    "VFMADD213PD*",
+    "VFMADD231PD*",
+    "VMULPD*",
+    "VMAXPD*",
+    "VXORPD*",
 };
 
 bool matches(StringRef name, StringRef pattern) {

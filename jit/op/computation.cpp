@@ -112,6 +112,10 @@ int64_t result_stride_along(const whet_op& op, const Computation& computation, i
     return dot(op.operands[WHET_DST], computation.result, axis);
 }
 
+Element element_of(const whet_op& op) noexcept {
+    return op.operands[WHET_DST].dtype == WHET_F64 ? Element::f64 : Element::f32;
+}
+
 bool is_empty(const whet_op& op) noexcept {
     const whet_view& dst = op.operands[WHET_DST];
     for (int d = 0; d < dst.rank; ++d)

@@ -10,6 +10,7 @@
 #include <whet/whet.h>
 
 #include "base/status.hpp"
+#include "jit/microkernel.hpp"
 
 namespace whet::jit {
 
@@ -83,6 +84,8 @@ int find_axis(const Computation& computation, const char* name) noexcept;
 int64_t stride_along(const whet_op& op, const Read& read, int axis) noexcept;
 /// The same for the result.
 int64_t result_stride_along(const whet_op& op, const Computation& computation, int axis) noexcept;
+/// The type of the operation's operands: all have that of dst.
+Element element_of(const whet_op& op) noexcept;
 /// True when some extent of dst is 0: nothing to compute.
 bool is_empty(const whet_op& op) noexcept;
 

@@ -26,10 +26,11 @@ struct Context {
     const Operands& operands;
     std::byte* scratch;
 
-    float* place(Place which) const {
-        if (which == Place::image) return reinterpret_cast<float*>(scratch + nest.image_offset);
-        if (which == Place::product) return reinterpret_cast<float*>(scratch + nest.product_offset);
-        return static_cast<float*>(operands.data[static_cast<int>(which)]);
+    template <typename T>
+    T* place(Place which) const {
+        if (which == Place::image) return reinterpret_cast<T*>(scratch + nest.image_offset);
+        if (which == Place::product) return reinterpret_cast<T*>(scratch + nest.product_offset);
+        return static_cast<T*>(operands.data[static_cast<int>(which)]);
     }
     void call(int kernel, const void* args) const {
         if (functions != nullptr)
@@ -48,24 +49,27 @@ int64_t rows_of(const Contraction& c, int64_t tile) {
 
 /// Where panels go: `dst` is the first packed tile's panel, a panel is `depth` deep, the segment
 /// starts at `offset`.
+template <typename T>
 struct PanelTarget {
-    float* dst;
+    T* dst;
     int64_t depth;
     int64_t offset;
 };
 
 /// Packs row tiles [first, last) of one segment.
-void pack_scalar(const Contraction& c, const float* source, int64_t first, int64_t last,
-                 int64_t segment, const PanelTarget& target, Isa isa) {
+template <typename T>
+void pack_scalar(const Contraction& c, const T* source, int64_t first, int64_t last,
+                 int64_t segment, const PanelTarget<T>& target, Isa isa) {
     const Access& a = c.scalar;
     for (int64_t tile = first; tile < last;) {
         const int64_t end = tile < c.wide_tiles ? std::min(last, c.wide_tiles) : last;
         const int64_t width = rows_of(c, tile), row = c.rows_before(tile);
         copy_panels(
-            {source + row * a.axis_stride + segment * c.segment * a.channel_stride,
-             target.dst + (row - c.rows_before(first)) * target.depth + target.offset * width,
-             (end - tile) * width, width, segment_channels(c, segment), a.axis_stride,
-             a.channel_stride, a.tap_offsets.data(), c.taps, target.depth * width},
+            PanelCopyOf<T>{
+                source + row * a.axis_stride + segment * c.segment * a.channel_stride,
+                target.dst + (row - c.rows_before(first)) * target.depth + target.offset * width,
+                (end - tile) * width, width, segment_channels(c, segment), a.axis_stride,
+                a.channel_stride, a.tap_offsets.data(), c.taps, target.depth * width},
             isa);
         tile = end;
     }
@@ -78,29 +82,30 @@ struct LaneBlock {
 
 /// Packs lane tiles [first, last) of one segment; `lanes` is the extent. next: the block that is
 /// packed after it, if any.
-void pack_vector(const Contraction& c, const float* source, int64_t lanes, int64_t first,
-                 int64_t last, int64_t segment, const PanelTarget& target, const LaneBlock* next,
-                 Isa isa) {
+template <typename T>
+void pack_vector(const Contraction& c, const T* source, int64_t lanes, int64_t first, int64_t last,
+                 int64_t segment, const PanelTarget<T>& target, const LaneBlock* next, Isa isa) {
     const Access& a = c.vector;
     const int64_t lane = first * c.tile_lanes;
     const auto source_of = [&](int64_t tile, int64_t s) {
         return source + tile * c.tile_lanes * a.axis_stride + s * c.segment * a.channel_stride;
     };
     const bool whole_tile = next != nullptr && (next->first + 1) * c.tile_lanes <= lanes;
-    copy_panels(
-        {source_of(first, segment), target.dst + target.offset * c.tile_lanes,
-         std::min(lanes, last * c.tile_lanes) - lane, c.tile_lanes, segment_channels(c, segment),
-         a.axis_stride, a.channel_stride, a.tap_offsets.data(), c.taps, target.depth * c.tile_lanes,
-         whole_tile ? source_of(next->first, next->segment) : nullptr,
-         whole_tile ? segment_channels(c, next->segment) : 0},
-        isa);
+    copy_panels(PanelCopyOf<T>{source_of(first, segment), target.dst + target.offset * c.tile_lanes,
+                               std::min(lanes, last * c.tile_lanes) - lane, c.tile_lanes,
+                               segment_channels(c, segment), a.axis_stride, a.channel_stride,
+                               a.tap_offsets.data(), c.taps, target.depth * c.tile_lanes,
+                               whole_tile ? source_of(next->first, next->segment) : nullptr,
+                               whole_tile ? segment_channels(c, next->segment) : 0},
+                isa);
 }
 
 /// Packs a whole side: every segment of every tile.
-void pack_whole(const Contraction& c, bool scalar_side, const float* source, int64_t lanes,
-                float* dst, Isa isa) {
+template <typename T>
+void pack_whole(const Contraction& c, bool scalar_side, const T* source, int64_t lanes, T* dst,
+                Isa isa) {
     for (int64_t s = 0; s < c.segments; ++s) {
-        const PanelTarget target{dst, c.taps * c.channels, s * c.segment * c.taps};
+        const PanelTarget<T> target{dst, c.taps * c.channels, s * c.segment * c.taps};
         if (scalar_side)
             pack_scalar(c, source, 0, c.row_tiles, s, target, isa);
         else
@@ -109,17 +114,22 @@ void pack_whole(const Contraction& c, bool scalar_side, const float* source, int
 }
 
 /// One contraction at one (batch, group, strip): bases resolved, block loops still to run.
+template <typename T>
 class ContractionRun {
 public:
     ContractionRun(const Context& context, const Contraction& c, const int64_t* outer,
                    int64_t lanes)
-        : context_(context), c_(c), lanes_(lanes) {
+        : context_(context),
+          c_(c),
+          lanes_(lanes),
+          alpha_(static_cast<T>(context.plan.op.alpha)),
+          beta_(static_cast<T>(context.plan.op.beta)) {
         scalar_ = source_of(c.scalar, outer, context.nest.scalar_offset);
         vector_ = source_of(c.vector, outer, context.nest.vector_offset);
-        dst_ = context.place(c.dst_place) + c.dst_base + along(c.dst_outer, outer);
+        dst_ = context.place<T>(c.dst_place) + c.dst_base + along(c.dst_outer, outer);
         bias_ = c.bias_axis == BiasAxis::none
                     ? nullptr
-                    : static_cast<const float*>(context.operands.data[WHET_BIAS]) + c.bias_base +
+                    : static_cast<const T*>(context.operands.data[WHET_BIAS]) + c.bias_base +
                           along(c.bias_outer, outer);
         const Isa isa = context.plan.isa;
         if (c.scalar.source == Source::packed && c.scalar.whole)
@@ -151,20 +161,20 @@ private:
     enum AxisIndex { kRow = 0, kLane = 1, kSegment = 2 };
 
     struct SideSource {
-        const float* place = nullptr;   // in place
-        const float* packed = nullptr;  // whole panels
-        float* scratch = nullptr;       // where per-call panels go
+        const T* place = nullptr;   // in place
+        const T* packed = nullptr;  // whole panels
+        T* scratch = nullptr;       // where per-call panels go
     };
 
     SideSource source_of(const Access& access, const int64_t* outer, size_t scratch_offset) const {
         SideSource side;
         if (access.source != Source::frozen)
-            side.place = context_.place(access.place) + access.base + along(access.outer, outer);
+            side.place = context_.place<T>(access.place) + access.base + along(access.outer, outer);
         if (access.source == Source::frozen)
-            side.packed = static_cast<const float*>(
-                              context_.operands.packed[static_cast<int>(access.place)]) +
-                          access.packed_base + along(access.packed_outer, outer);
-        side.scratch = reinterpret_cast<float*>(context_.scratch + scratch_offset);
+            side.packed =
+                static_cast<const T*>(context_.operands.packed[static_cast<int>(access.place)]) +
+                access.packed_base + along(access.packed_outer, outer);
+        side.scratch = reinterpret_cast<T*>(context_.scratch + scratch_offset);
         if (access.source == Source::packed && access.whole) side.packed = side.scratch;
         return side;
     }
@@ -185,12 +195,11 @@ private:
         int64_t lane;        // in its group
         int64_t block_lane;  // first lane of the packed block
         int64_t segment;
-        int64_t first_row;  // first row tile of the block
-        const float* ahead =
-            nullptr;             // where the row tiles' prefetches start; null: nothing to fetch
-        int64_t ahead_step = 0;  // bytes a reduction step
-        const float* next = nullptr;  // what a fused operand's first reader comes to next
-        int64_t first_lane = 0;       // stored; those before it belong to the tile before
+        int64_t first_row;         // first row tile of the block
+        const T* ahead = nullptr;  // where the row tiles' prefetches start; null: nothing to fetch
+        int64_t ahead_step = 0;    // bytes a reduction step
+        const T* next = nullptr;   // what a fused operand's first reader comes to next
+        int64_t first_lane = 0;    // stored; those before it belong to the tile before
     };
 
     int64_t depth() const { return c_.taps * c_.channels; }
@@ -198,10 +207,10 @@ private:
     /// Where a vector of a transposed operand begins that holds lane `lane` first, or, at the end,
     /// the last lanes.
     int64_t within_lanes(int64_t lane) const {
-        return std::min(lane, lanes_ - lanes_of(context_.plan.isa));
+        return std::min(lane, lanes_ - lanes_of(context_.plan.isa, context_.plan.element));
     }
     /// What lane tile `tile` reads of the vector operand: a panel packed ahead, or rows in place.
-    const float* lane_tile_at(int64_t tile, int64_t segment) const {
+    const T* lane_tile_at(int64_t tile, int64_t segment) const {
         const int64_t per_group = c_.lane_tiles(lanes_);
         if (c_.reads_transposed())
             return vector_.place + within_lanes(tile * c_.tile_lanes) * c_.vector.axis_stride +
@@ -235,7 +244,7 @@ private:
         lane.ahead = inside ? lane_tile_at(tile + 1, lane.segment) : next_panel_;
         if (lane.ahead == nullptr || c_.transposed_vector) return;
         const int64_t bytes =
-            (inside ? k : next_depth_) * c_.tile_lanes * static_cast<int64_t>(sizeof(float));
+            (inside ? k : next_depth_) * c_.tile_lanes * static_cast<int64_t>(sizeof(T));
         lane.ahead_step = std::min(c_.most_ahead_step, (bytes + tiles * k - 1) / (tiles * k));
     }
 
@@ -253,11 +262,11 @@ private:
         const int64_t rows_here = end_row - lane.first_row - (first_block ? 1 : 0);
         const int64_t steps = here * (readers * lane.segment * c_.segment + rows_before * k) +
                               (tile - first_lane) * rows_here * k;
-        const int64_t bytes = following * c_.tile_lanes * static_cast<int64_t>(sizeof(float));
+        const int64_t bytes = following * c_.tile_lanes * static_cast<int64_t>(sizeof(T));
         lane.ahead_step =
             std::min(c_.most_ahead_step, (bytes + readers * here - 1) / (readers * here));
         lane.ahead = lane_tile_at(end_lane, 0) + (steps - (first_block ? k : 0)) * lane.ahead_step /
-                                                     static_cast<int64_t>(sizeof(float));
+                                                     static_cast<int64_t>(sizeof(T));
     }
 
     /// The block of lanes that the loops come to after this one; past the last tile: none. (Each
@@ -339,7 +348,7 @@ private:
     }
 
     /// The prefetches of a call share out a run of `step` bytes for each of its reduction steps.
-    static void set_streams(TileArgs& args, int64_t step) {
+    static void set_streams(TileArgsOf<T>& args, int64_t step) {
         constexpr int64_t kLine = 64;
         const int64_t turns = args.tiles * (args.k / kAheadStreams);
         args.ahead_stream = turns * step / kLine * kLine;
@@ -349,14 +358,15 @@ private:
     /// The first row tile of a fused operand: vector by vector of the lane tile, each with its
     /// columns of the panel.
     void fused_tile(const LaneTile& at) const {
-        const int64_t lanes = lanes_of(context_.plan.isa), k = segment_channels(c_, at.segment);
-        float uniform[1];
+        const int64_t lanes = lanes_of(context_.plan.isa, context_.plan.element),
+                      k = segment_channels(c_, at.segment);
+        T uniform[1];
         for (int64_t v = 0; v < c_.tile_lanes && at.lane + v < lanes_; v += lanes) {
             LaneTile piece = at;
             piece.lane += v;
             piece.ahead = nullptr;
             move_within_lanes(piece);
-            TileArgs args = tile_args(0, 0, 1, 0, piece, uniform);
+            TileArgsOf<T> args = tile_args(0, 0, 1, 0, piece, uniform);
             args.lanes = lanes;
             args.vector = vector_.place + piece.lane * c_.vector.axis_stride +
                           at.segment * c_.segment * c_.vector.channel_stride;
@@ -377,21 +387,21 @@ private:
     /// one tile of each of `count` groups.
     void tiles(int64_t group, int64_t first, int64_t count, int64_t block_row,
                const LaneTile& at) const {
-        float uniform[kMaxTileRows * kMaxFold];
-        const TileArgs args = tile_args(group, first, count, block_row, at, uniform);
+        T uniform[kMaxTileRows * kMaxFold];
+        const TileArgsOf<T> args = tile_args(group, first, count, block_row, at, uniform);
         const bool edge = args.lanes < c_.tile_lanes;
         context_.call(c_.kernel[first < c_.wide_tiles ? 1 : 0][edge ? 1 : 0], &args);
     }
 
     /// The arguments of such tiles; `uniform` holds the bias of every row where a group has one
     /// value.
-    TileArgs tile_args(int64_t group, int64_t first, int64_t count, int64_t block_row,
-                       const LaneTile& at, float* uniform) const {
+    TileArgsOf<T> tile_args(int64_t group, int64_t first, int64_t count, int64_t block_row,
+                            const LaneTile& at, T* uniform) const {
         const bool wide = first < c_.wide_tiles, last_segment = at.segment + 1 == c_.segments;
         const int64_t width = rows_of(c_, first), row = c_.rows_before(first);
         const int64_t k = segment_channels(c_, at.segment);
         const GroupOffset& rows = c_.row_groups[static_cast<size_t>(group)];
-        TileArgs args;
+        TileArgsOf<T> args;
         args.k = k;
         args.taps = c_.taps;
         args.tiles = count;
@@ -426,22 +436,22 @@ private:
         }
         args.start = at.segment > 0 ? kStartDst : first_start();
         args.finish = last_segment ? 1 : 0;
-        args.alpha = context_.plan.op.alpha;
-        args.beta = context_.plan.op.beta;
+        args.alpha = alpha_;
+        args.beta = beta_;
         args.ahead = args.vector;  // nothing to fetch: what is at hand anyway
         args.ahead_stream = args.ahead_return = 0;
         args.panel = nullptr;
         args.panel_k = 0;
         if (at.ahead != nullptr) {
             const int64_t before = group * c_.row_tiles + first - at.first_row;
-            args.ahead = at.ahead +
-                         before * c_.taps * k * at.ahead_step / static_cast<int64_t>(sizeof(float));
+            args.ahead =
+                at.ahead + before * c_.taps * k * at.ahead_step / static_cast<int64_t>(sizeof(T));
             set_streams(args, at.ahead_step);
         }
         return args;
     }
 
-    void address_scalar(TileArgs& args, int64_t block_row, int64_t width, int64_t row,
+    void address_scalar(TileArgsOf<T>& args, int64_t block_row, int64_t width, int64_t row,
                         int64_t segment, int64_t k) const {
         const Access& a = c_.scalar;
         args.scalar_row = a.axis_stride;
@@ -462,7 +472,7 @@ private:
         args.scalar_k = width;
         args.scalar_tile = panel_depth * width;
     }
-    void address_vector(TileArgs& args, int64_t row, int64_t width, const LaneTile& at,
+    void address_vector(TileArgsOf<T>& args, int64_t row, int64_t width, const LaneTile& at,
                         int64_t k) const {
         const Access& a = c_.vector;
         args.vector_row = c_.vector_row_stride;
@@ -486,48 +496,49 @@ private:
     int64_t first_start() const {
         if (c_.bias_axis == BiasAxis::lane) return kStartBiasLane;
         if (c_.bias_axis != BiasAxis::none) return kStartBiasRow;
-        const float beta = context_.plan.op.beta;
-        return beta == 0.0f ? kStartZero : beta == 1.0f ? kStartDst : kStartScaled;
+        return beta_ == 0 ? kStartZero : beta_ == 1 ? kStartDst : kStartScaled;
     }
 
     const Context& context_;
     const Contraction& c_;
     int64_t lanes_;
+    T alpha_, beta_;
     SideSource scalar_, vector_;
-    float* dst_;
-    const float* bias_;
+    T* dst_;
+    const T* bias_;
     int64_t packed_scalar_[2] = {-1, -1};
     int64_t packed_vector_[2] = {-1, -1};
-    const float* next_panel_ = nullptr;
+    const T* next_panel_ = nullptr;
     int64_t next_depth_ = 0;
 };
 
 /// No products: dst = epilogue(start), element by element.
+template <typename T>
 void run_degenerate(const Context& context, const Contraction& c, const int64_t* outer,
                     int64_t lanes) {
     const whet_op& op = context.plan.op;
-    float* dst = context.place(c.dst_place) + c.dst_base + along(c.dst_outer, outer);
-    const float* bias = c.bias_axis == BiasAxis::none
-                            ? nullptr
-                            : static_cast<const float*>(context.operands.data[WHET_BIAS]) +
-                                  c.bias_base + along(c.bias_outer, outer);
+    T* dst = context.place<T>(c.dst_place) + c.dst_base + along(c.dst_outer, outer);
+    const T* bias = c.bias_axis == BiasAxis::none
+                        ? nullptr
+                        : static_cast<const T*>(context.operands.data[WHET_BIAS]) + c.bias_base +
+                              along(c.bias_outer, outer);
     for (size_t row_group = 0; row_group < c.row_groups.size(); ++row_group)
         for (const GroupOffset& lane_group : c.lane_groups)
             for (int64_t r = 0; r < c.rows; ++r)
                 for (int64_t l = 0; l < lanes; ++l) {
-                    float& element =
+                    T& element =
                         dst[c.row_groups[row_group].dst + lane_group.dst + r * c.dst_row + l];
-                    float value = 0.0f;
+                    T value = 0;
                     if (c.bias_axis == BiasAxis::lane)
                         value = bias[l];
                     else if (c.bias_axis == BiasAxis::row)
                         value = bias[r];
                     else if (c.bias_axis == BiasAxis::uniform)
                         value = bias[row_group];
-                    else if (op.beta == 1.0f)
+                    else if (op.beta == 1)
                         value = element;
-                    else if (op.beta != 0.0f)
-                        value = op.beta * element;
+                    else if (op.beta != 0)
+                        value = static_cast<T>(op.beta) * element;
                     element = op.epilogue == WHET_EPILOGUE_RELU ? relu(value) : value;
                 }
 }
@@ -548,35 +559,40 @@ void run_softmax(const Context& context, int64_t first, int64_t last) {
     context.call(context.nest.softmax_kernel, &args);
 }
 
-/// One (batch, group, strip) with the range of its outermost block loop.
+/// One (batch, group, strip) with the range of its outermost block loop. Images and their results
+/// are f32.
+template <typename T>
 void run_outer(const Context& context, const int64_t* outer, int64_t first, int64_t last) {
     const Nest& nest = context.nest;
     const int64_t strip_first = outer[2] * nest.strip_rows;
     const int64_t strip_rows =
         nest.strip_rows ? std::min(nest.strip_rows, nest.output_rows - strip_first) : 0;
     if (nest.image.enabled) {
-        const float* source = context.place(Place::a) + outer[0] * nest.image.source_outer[0] +
+        const float* source = context.place<float>(Place::a) +
+                              outer[0] * nest.image.source_outer[0] +
                               outer[1] * nest.image.source_outer[1];
-        copy_image(nest.image, source, strip_first, context.place(Place::image), context.plan.isa);
+        copy_image(nest.image, source, strip_first, context.place<float>(Place::image),
+                   context.plan.isa);
     }
     for (const Contraction& contraction : nest.contractions) {
         const int64_t lanes = nest.rows_are_positions || nest.strip_rows == 0
                                   ? contraction.lanes
                                   : (strip_rows - 1) * nest.lanes_per_row + nest.last_row_lanes;
         if (contraction.degenerate) {
-            run_degenerate(context, contraction, outer, lanes);
+            run_degenerate<T>(context, contraction, outer, lanes);
             continue;
         }
-        ContractionRun run(context, contraction, outer, lanes);
+        ContractionRun<T> run(context, contraction, outer, lanes);
         if (nest.tasks_per_outer == 1)
             run.run(0, run.outermost());
         else
             run.run(first, last);
     }
     if (nest.unpack.kind != UnpackKind::none) {
-        float* dst = context.place(Place::dst) + outer[0] * nest.unpack.dst_outer[0] +
+        float* dst = context.place<float>(Place::dst) + outer[0] * nest.unpack.dst_outer[0] +
                      outer[1] * nest.unpack.dst_outer[1];
-        unpack_product(nest.unpack, context.place(Place::product), dst, strip_first, strip_rows);
+        unpack_product(nest.unpack, context.place<float>(Place::product), dst, strip_first,
+                       strip_rows);
     }
 }
 
@@ -601,7 +617,10 @@ void run_phase(const Plan& plan, const MicrokernelFunction* functions, int phase
         const int64_t outer[kOuterLoops] = {position / inner,
                                             position / nest.outer_extent[2] % nest.outer_extent[1],
                                             position % nest.outer_extent[2]};
-        run_outer(context, outer, begin, end);
+        if (plan.element == Element::f64)
+            run_outer<double>(context, outer, begin, end);
+        else
+            run_outer<float>(context, outer, begin, end);
         first += end - begin;
     }
 }
@@ -613,8 +632,10 @@ void run_plan(const Plan& plan, const MicrokernelFunction* functions, const Oper
                   scratch + plan.shared_bytes, 0, plan.phases[phase].task_count);
 }
 
-void pack_frozen(const Plan& plan, int operand, const void* source, void* packed) noexcept {
-    const auto* from = static_cast<const float*>(source);
+namespace {
+
+template <typename T>
+void pack_operand(const Plan& plan, int operand, const T* from, T* packed) {
     for (const Contraction& c : plan.nest->contractions)
         for (const bool scalar_side : {true, false}) {
             const Access& access = scalar_side ? c.scalar : c.vector;
@@ -627,13 +648,21 @@ void pack_frozen(const Plan& plan, int operand, const void* source, void* packed
             for (int64_t batch = 0; batch < count(0); ++batch)
                 for (int64_t group = 0; group < count(1); ++group) {
                     const int64_t outer[kOuterLoops] = {batch, group, 0};
-                    pack_whole(c, scalar_side, from + access.base + along(access.outer, outer),
-                               c.lanes,
-                               static_cast<float*>(packed) + access.packed_base +
-                                   along(access.packed_outer, outer),
-                               plan.isa);
+                    pack_whole(
+                        c, scalar_side, from + access.base + along(access.outer, outer), c.lanes,
+                        packed + access.packed_base + along(access.packed_outer, outer), plan.isa);
                 }
         }
+}
+
+}  // namespace
+
+void pack_frozen(const Plan& plan, int operand, const void* source, void* packed) noexcept {
+    if (plan.element == Element::f64)
+        pack_operand(plan, operand, static_cast<const double*>(source),
+                     static_cast<double*>(packed));
+    else
+        pack_operand(plan, operand, static_cast<const float*>(source), static_cast<float*>(packed));
 }
 
 }  // namespace whet::jit

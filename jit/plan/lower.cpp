@@ -54,8 +54,8 @@ Result<void> lower_structure(Lowering& lowering) {
                       static_cast<int>(lowering.schedule.structure));
 }
 
-size_t padded_bytes(int64_t elements) {
-    return (static_cast<size_t>(elements) * sizeof(float) + 63) / 64 * 64;
+size_t padded_bytes(int64_t elements, Element element) {
+    return (static_cast<size_t>(elements * bytes_of(element)) + 63) / 64 * 64;
 }
 
 /// Tap offsets as the microkernels take them: of the operand in place, or within panels whose size
@@ -106,6 +106,7 @@ base::Result<Plan> lower(const whet_op& op, const Schedule& schedule, Isa isa) {
     plan.op = op;
     plan.schedule = schedule;
     plan.isa = isa;
+    plan.element = element_of(op);
     auto nest = std::make_shared<Nest>();
     Lowering lowering{op, computation, schedule, plan, *nest};
     WHET_TRY_VOID(lower_structure(lowering));
@@ -139,7 +140,7 @@ namespace {
 
 /// The prefetches that fetch a whole panel of the vector operand while the row tiles of a block use
 /// the one before it; of a transposed one, what its microkernels come to next.
-base::Result<uint8_t> prefetch_ahead(Contraction& c) {
+base::Result<uint8_t> prefetch_ahead(Contraction& c, Element element) {
     constexpr int64_t kLine = 64;
     if (c.transposed_vector) {
         c.ahead = true;
@@ -157,7 +158,7 @@ base::Result<uint8_t> prefetch_ahead(Contraction& c) {
         return make_error(Code::invalid_argument,
                           "prefetch of the next panel: the vector operand has none packed ahead");
     }
-    const int64_t row_bytes = c.tile_lanes * static_cast<int64_t>(sizeof(float));
+    const int64_t row_bytes = c.tile_lanes * int64_t{bytes_of(element)};
     const int64_t tiles = fused ? c.all_row_tiles() - 1 : c.row_block;
     int64_t needed = (row_bytes + tiles - 1) / tiles;
     // Short last segments are followed by longer panels, where a block has few of them.
@@ -200,9 +201,9 @@ base::Result<int> add_fused_kernel(Lowering& lowering, const Contraction& c, Mic
 base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     const Schedule& s = lowering.schedule;
     c.segments = (c.channels + c.segment - 1) / c.segment;
-    c.degenerate = lowering.op.alpha == 0.0f || c.channels == 0 || c.taps == 0;
+    c.degenerate = lowering.op.alpha == 0 || c.channels == 0 || c.taps == 0;
     if (c.taps == 0) c.scalar.tap_offsets = c.vector.tap_offsets = {0};
-    c.tile_lanes = s.vectors * lanes_of(lowering.plan.isa);
+    c.tile_lanes = s.vectors * lowering.vector_lanes();
     set_row_tiles(c, c.rows, s.rows);
     c.order = s.order;
     const int64_t lane_tiles = c.all_lane_tiles(c.lanes), row_tiles = c.all_row_tiles();
@@ -218,7 +219,7 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     c.scalar.whole = !(lanes_inside || one_lane_block);
 
     const bool fused = c.vector.source == Source::fused;
-    if (fused) WHET_TRY_VOID(check_fused(c, lanes_of(lowering.plan.isa)));
+    if (fused) WHET_TRY_VOID(check_fused(c, lowering.vector_lanes()));
 
     // With one tap per panel walk, packed sides need no tap table: the chain is one run of taps *
     // channels.
@@ -227,6 +228,7 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
     set_uniform_groups(c);
     MicrokernelSpec spec;
     spec.isa = lowering.plan.isa;
+    spec.element = lowering.plan.element;
     spec.vectors = s.vectors;
     spec.unroll = s.unroll;
     spec.prefetch = s.prefetch;
@@ -244,7 +246,7 @@ base::Result<void> finish_contraction(Lowering& lowering, Contraction& c) {
         spec.prefetch = 0;
     }
     if (s.prefetch == kScheduleAhead) {
-        WHET_TRY(spec.prefetch, prefetch_ahead(c));
+        WHET_TRY(spec.prefetch, prefetch_ahead(c, lowering.plan.element));
     }
     if (fused) {
         WHET_TRY(c.fused_kernel, add_fused_kernel(lowering, c, spec));
@@ -287,15 +289,16 @@ void lay_out_scratch(Lowering& lowering, int64_t image_elements, int64_t product
                                        c.vector.whole ? packed_elements(c, false)
                                                       : c.lane_block * c.tile_lanes * block_depth);
     }
+    const Element element = lowering.plan.element;
     size_t at = 0;
     nest.image_offset = at;
-    at += padded_bytes(image_elements);
+    at += padded_bytes(image_elements, element);
     nest.product_offset = at;
-    at += padded_bytes(product_elements);
+    at += padded_bytes(product_elements, element);
     nest.scalar_offset = at;
-    at += padded_bytes(scalar_elements);
+    at += padded_bytes(scalar_elements, element);
     nest.vector_offset = at;
-    at += padded_bytes(vector_elements);
+    at += padded_bytes(vector_elements, element);
     lowering.plan.private_bytes = at;
 }
 
@@ -309,7 +312,7 @@ void set_frozen_layouts(Lowering& lowering) {
             for (int loop = 0; loop < 2; ++loop)
                 if (access.packed_outer.stride[loop] != 0)
                     copies *= lowering.nest.outer_extent[loop];
-            const int64_t words[] = {scalar_side,
+            const int64_t words[] = {scalar_side + 2 * static_cast<int64_t>(lowering.plan.element),
                                      c.taps,
                                      c.channels,
                                      c.segment,
@@ -330,7 +333,8 @@ void set_frozen_layouts(Lowering& lowering) {
             int64_t end = access.packed_base + packed_elements(c, scalar_side);
             for (int loop = 0; loop < 2; ++loop)
                 end += (lowering.nest.outer_extent[loop] - 1) * access.packed_outer.stride[loop];
-            layout.bytes = std::max(layout.bytes, static_cast<size_t>(end) * sizeof(float));
+            layout.bytes =
+                std::max(layout.bytes, static_cast<size_t>(end * bytes_of(lowering.plan.element)));
         }
 }
 

@@ -16,6 +16,9 @@ struct Lowering {
     const Schedule& schedule;
     Plan& plan;
     Nest& nest;
+
+    /// Lanes of one vector.
+    int vector_lanes() const { return lanes_of(plan.isa, plan.element); }
 };
 
 base::Result<void> lower_matmul(Lowering& lowering);

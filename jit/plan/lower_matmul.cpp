@@ -92,7 +92,10 @@ base::Result<void> lower_matmul(Lowering& lowering) {
                                  lowering.schedule.vector));
     c.transposed_vector =
         c.vector.source == Source::in_place && c.vector.axis_stride != 1 && c.lanes > 1;
-    if (c.reads_transposed()) WHET_TRY_VOID(check_transposed(c, lanes_of(lowering.plan.isa)));
+    if (c.reads_transposed() && lowering.plan.element != Element::f32)
+        return make_error(Code::unsupported,
+                          "vector operand, transposed in registers: offered for f32 only");
+    if (c.reads_transposed()) WHET_TRY_VOID(check_transposed(c, lowering.vector_lanes()));
     c.dst_row = result_stride_along(lowering.op, computation, roles.row_axis);
     if (batch >= 0) c.dst_outer.stride[0] = result_stride_along(lowering.op, computation, batch);
     if (computation.bias_dimension >= 0) {

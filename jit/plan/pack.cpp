@@ -13,7 +13,8 @@ namespace whet::jit {
 namespace {
 
 /// dst[c * width + i] = source[i * axis_stride + c * channel_stride], any strides.
-void copy_block_any(const float* source, float* dst, int64_t count, int64_t width, int64_t channels,
+template <typename T>
+void copy_block_any(const T* source, T* dst, int64_t count, int64_t width, int64_t channels,
                     int64_t axis_stride, int64_t channel_stride) {
     for (int64_t c = 0; c < channels; ++c)
         for (int64_t i = 0; i < count; ++i)
@@ -149,21 +150,24 @@ __attribute__((target("avx2"))) void transpose_square_avx2(const float* source, 
 }
 
 /// Asks for `rows` lines of the second-level cache, one of each row.
-void prefetch_rows(const float* source, int64_t row_stride, int rows) {
+template <typename T>
+void prefetch_rows(const T* source, int64_t row_stride, int rows) {
     for (int i = 0; i < rows; ++i)
         _mm_prefetch(reinterpret_cast<const char*>(source + i * row_stride), _MM_HINT_T1);
 }
 
 /// The panel that comes after one, with as many positions.
+template <typename T>
 struct NextPanel {
-    const float* source = nullptr;
+    const T* source = nullptr;
     int64_t channels = 0;
 };
 
 /// channel_stride == 1: square by square. A panel comes from as many streams as it has positions,
 /// more than hardware follows: the same square of the next one is asked for meanwhile.
 void copy_block_transposed(const float* source, float* dst, int64_t count, int64_t width,
-                           int64_t channels, int64_t axis_stride, const NextPanel& next, Isa isa) {
+                           int64_t channels, int64_t axis_stride, const NextPanel<float>& next,
+                           Isa isa) {
     if (isa == Isa::portable)
         return copy_block_any(source, dst, count, width, channels, axis_stride, 1);
     const int64_t side = isa == Isa::avx512 ? 16 : 8;
@@ -190,15 +194,75 @@ void copy_block_transposed(const float* source, float* dst, int64_t count, int64
     }
 }
 
-void copy_block(const float* source, float* dst, int64_t count, int64_t width, int64_t channels,
-                int64_t axis_stride, int64_t channel_stride, const NextPanel& next, Isa isa) {
+/// A block of 8 positions x 4 channels of f64. Rows 0 and 2, 1 and 3, 4 and 6, 5 and 7 are loaded
+/// as halves, so that two rounds of shuffles put them in order.
+__attribute__((target("avx512f"))) void transpose_block_avx512(const double* source,
+                                                               int64_t row_stride, double* dst,
+                                                               int64_t width) {
+    const auto halves = [&](int row) __attribute__((target("avx512f"))) {
+        return _mm512_insertf64x4(
+            _mm512_castpd256_pd512(_mm256_loadu_pd(source + row * row_stride)),
+            _mm256_loadu_pd(source + (row + 2) * row_stride), 1);
+    };
+    const __m512d r02 = halves(0), r13 = halves(1), r46 = halves(4), r57 = halves(5);
+    const __m512d low = _mm512_unpacklo_pd(r02, r13), high = _mm512_unpackhi_pd(r02, r13);
+    const __m512d low4 = _mm512_unpacklo_pd(r46, r57), high4 = _mm512_unpackhi_pd(r46, r57);
+    _mm512_storeu_pd(dst, _mm512_shuffle_f64x2(low, low4, 0x88));
+    _mm512_storeu_pd(dst + width, _mm512_shuffle_f64x2(high, high4, 0x88));
+    _mm512_storeu_pd(dst + 2 * width, _mm512_shuffle_f64x2(low, low4, 0xdd));
+    _mm512_storeu_pd(dst + 3 * width, _mm512_shuffle_f64x2(high, high4, 0xdd));
+}
+
+/// The same for 4 x 4.
+__attribute__((target("avx2"))) void transpose_block_avx2(const double* source, int64_t row_stride,
+                                                          double* dst, int64_t width) {
+    const __m256d r0 = _mm256_loadu_pd(source), r1 = _mm256_loadu_pd(source + row_stride);
+    const __m256d r2 = _mm256_loadu_pd(source + 2 * row_stride),
+                  r3 = _mm256_loadu_pd(source + 3 * row_stride);
+    const __m256d low = _mm256_unpacklo_pd(r0, r1), high = _mm256_unpackhi_pd(r0, r1);
+    const __m256d low2 = _mm256_unpacklo_pd(r2, r3), high2 = _mm256_unpackhi_pd(r2, r3);
+    _mm256_storeu_pd(dst, _mm256_permute2f128_pd(low, low2, 0x20));
+    _mm256_storeu_pd(dst + width, _mm256_permute2f128_pd(high, high2, 0x20));
+    _mm256_storeu_pd(dst + 2 * width, _mm256_permute2f128_pd(low, low2, 0x31));
+    _mm256_storeu_pd(dst + 3 * width, _mm256_permute2f128_pd(high, high2, 0x31));
+}
+
+/// f64: blocks of 8 or 4 positions and 4 channels, what is left element by element.
+void copy_block_transposed(const double* source, double* dst, int64_t count, int64_t width,
+                           int64_t channels, int64_t axis_stride, const NextPanel<double>& next,
+                           Isa isa) {
+    if (isa == Isa::portable)
+        return copy_block_any(source, dst, count, width, channels, axis_stride, 1);
+    constexpr int64_t kChannels = 4, kLine = 8;
+    for (int64_t i = 0, rows = 0; i < count; i += rows) {
+        rows = count - i >= 8 && isa == Isa::avx512 ? 8 : std::min<int64_t>(count - i, 4);
+        int64_t c = 0;
+        for (; rows >= 4 && c + kChannels <= channels; c += kChannels) {
+            if (c % kLine == 0 && c < next.channels)
+                prefetch_rows(next.source + i * axis_stride + c, axis_stride,
+                              static_cast<int>(rows));
+            const double* from = source + i * axis_stride + c;
+            double* const to = dst + c * width + i;
+            if (rows == 8)
+                transpose_block_avx512(from, axis_stride, to, width);
+            else
+                transpose_block_avx2(from, axis_stride, to, width);
+        }
+        copy_block_any(source + i * axis_stride + c, dst + c * width + i, rows, width, channels - c,
+                       axis_stride, 1);
+    }
+}
+
+template <typename T>
+void copy_block(const T* source, T* dst, int64_t count, int64_t width, int64_t channels,
+                int64_t axis_stride, int64_t channel_stride, const NextPanel<T>& next, Isa isa) {
     if (count < width)
         for (int64_t c = 0; c < channels; ++c)
-            std::fill(dst + c * width + count, dst + (c + 1) * width, 0.0f);
+            std::fill(dst + c * width + count, dst + (c + 1) * width, T{0});
     if (axis_stride == 1) {
         for (int64_t c = 0; c < channels; ++c)
             std::memcpy(dst + c * width, source + c * channel_stride,
-                        static_cast<size_t>(count) * sizeof(float));
+                        static_cast<size_t>(count) * sizeof(T));
     } else if (channel_stride == 1) {
         copy_block_transposed(source, dst, count, width, channels, axis_stride, next, isa);
     } else {
@@ -258,13 +322,12 @@ void copy_row(const float* source, float* dst, int64_t pitch, int64_t phase, int
     for (int64_t x = std::max(begin, end); x < pitch; ++x) dst[x] = 0.0f;
 }
 
-}  // namespace
-
-void copy_panels(const PanelCopy& copy, Isa isa) noexcept {
+template <typename T>
+void copy_all_panels(const PanelCopyOf<T>& copy, Isa isa) {
     for (int64_t first = 0, panel = 0; first < copy.count; first += copy.width, ++panel) {
         const int64_t count = std::min(copy.width, copy.count - first);
-        float* dst = copy.dst + panel * copy.panel_stride;
-        NextPanel next{copy.next, copy.next_channels};
+        T* dst = copy.dst + panel * copy.panel_stride;
+        NextPanel<T> next{copy.next, copy.next_channels};
         if (first + copy.width < copy.count) {
             const bool full = first + 2 * copy.width <= copy.count;  // as wide as this one
             next = {copy.source + (first + copy.width) * copy.axis_stride,
@@ -277,6 +340,11 @@ void copy_panels(const PanelCopy& copy, Isa isa) noexcept {
         }
     }
 }
+
+}  // namespace
+
+void copy_panels(const PanelCopyOf<float>& copy, Isa isa) noexcept { copy_all_panels(copy, isa); }
+void copy_panels(const PanelCopyOf<double>& copy, Isa isa) noexcept { copy_all_panels(copy, isa); }
 
 namespace {
 

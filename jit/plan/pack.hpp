@@ -13,9 +13,11 @@ namespace whet::jit {
 /// One block of panels to write: `count` axis positions from `source`, in panels of `width`,
 /// reduction channels [0, channels) of every tap: dst = [panel][tap][channel][width]; positions
 /// past `count` are zeros.
-struct PanelCopy {
-    const float* source;
-    float* dst;
+/// T: float or double.
+template <typename T>
+struct PanelCopyOf {
+    const T* source;
+    T* dst;
     int64_t count, width;
     int64_t channels;
     int64_t axis_stride, channel_stride;
@@ -23,10 +25,12 @@ struct PanelCopy {
     int64_t taps;
     int64_t panel_stride;  ///< elements between panels in dst
     /// What is packed after this block, prefetched meanwhile; null: nothing, or not known.
-    const float* next = nullptr;
+    const T* next = nullptr;
     int64_t next_channels = 0;
 };
-void copy_panels(const PanelCopy& copy, Isa isa) noexcept;
+using PanelCopy = PanelCopyOf<float>;
+void copy_panels(const PanelCopyOf<float>& copy, Isa isa) noexcept;
+void copy_panels(const PanelCopyOf<double>& copy, Isa isa) noexcept;
 
 /// Fills the image of one strip; source is the whole image of (batch, group), first_row the strip's
 /// first output row.

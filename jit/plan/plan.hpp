@@ -37,6 +37,7 @@ struct Plan {
     whet_op op{};
     Schedule schedule;
     Isa isa = Isa::portable;
+    Element element = Element::f32;
     std::vector<MicrokernelSpec> kernels;  ///< what a binding must supply, by index
     std::vector<Phase> phases;
     PackLayout frozen[WHET_MAX_OPERANDS];  ///< per operand

@@ -55,6 +55,10 @@ public:
     explicit Proof(const Plan& plan) : plan_(plan), nest_(*plan.nest) {}
 
     Result<void> run() const {
+        for (const MicrokernelSpec& spec : plan_.kernels)
+            if (spec.element != plan_.element)
+                return make_error(Code::verify_failed, "microkernel %s: of another element type",
+                                  spec.print().c_str());
         for (const Contraction& c : nest_.contractions) {
             for (const Strip& strip : strips_of(c)) WHET_TRY_VOID(check_contraction(c, strip));
             WHET_TRY_VOID(check_tiles(c));
@@ -68,12 +72,13 @@ private:
     int64_t span_at(Place place) const {
         if (place == Place::image)
             return static_cast<int64_t>((nest_.product_offset - nest_.image_offset) /
-                                        sizeof(float));
+                                        element_bytes());
         if (place == Place::product)
             return static_cast<int64_t>((nest_.scalar_offset - nest_.product_offset) /
-                                        sizeof(float));
+                                        element_bytes());
         return span_of(plan_.op.operands[static_cast<int>(place)]);
     }
+    size_t element_bytes() const { return static_cast<size_t>(bytes_of(plan_.element)); }
     static Result<void> within(const char* what, const Range& range, int64_t span) {
         if (range.low >= 0 && range.high < span) return {};
         return make_error(Code::verify_failed,
@@ -137,7 +142,7 @@ private:
             packed.add(1, panel_elements(c, scalar_side, true));
             return within(what, packed,
                           static_cast<int64_t>(plan_.frozen[static_cast<int>(access.place)].bytes /
-                                               sizeof(float)));
+                                               element_bytes()));
         }
         Range range;
         range.shift(access.base);
@@ -164,7 +169,7 @@ private:
         packed.add(1, panel_elements(c, scalar_side, access.whole));
         const size_t end = scalar_side ? nest_.vector_offset : plan_.private_bytes;
         const size_t begin = scalar_side ? nest_.scalar_offset : nest_.vector_offset;
-        return within("the panels", packed, static_cast<int64_t>((end - begin) / sizeof(float)));
+        return within("the panels", packed, static_cast<int64_t>((end - begin) / element_bytes()));
     }
 
     /// Elements of a whole packed side, or of its largest block.
@@ -180,7 +185,7 @@ private:
     /// taps.
     Result<void> check_tiles(const Contraction& c) const {
         if (c.reads_transposed() &&
-            (c.lanes < lanes_of(plan_.isa) || c.channels % kTransposedSteps != 0 ||
+            (c.lanes < lanes_of(plan_.isa, plan_.element) || c.channels % kTransposedSteps != 0 ||
              c.segment % kTransposedSteps != 0))
             return make_error(Code::verify_failed,
                               "%lld lanes and segments of %lld, transposed: less than a vector, or "

@@ -62,7 +62,8 @@ void set_spatial(const Computation& computation, const int64_t* index, int64_t* 
     for (size_t d = 2; d < computation.result.size(); ++d) axes[d + 1] = index[d];
 }
 
-float start_value(const Evaluation& e, const int64_t* index) {
+template <typename T>
+T start_value(const Evaluation& e, const int64_t* index) {
     if (e.computation.bias_dimension >= 0) {
         const whet_view& bias = e.op.operands[WHET_BIAS];
         const int64_t stride = bias.rank == 1        ? bias.strides[0]
@@ -72,31 +73,32 @@ float start_value(const Evaluation& e, const int64_t* index) {
                                    ? bias.extents[0]
                                    : std::max(bias.extents[0], bias.extents[bias.rank - 1]);
         const int64_t at = extent == 1 ? 0 : index[e.computation.bias_dimension] * stride;
-        return static_cast<const float*>(e.data[WHET_BIAS])[at];
+        return static_cast<const T*>(e.data[WHET_BIAS])[at];
     }
-    if (e.op.beta == 0.0f) return 0.0f;
-    const float dst =
-        static_cast<const float*>(e.data[WHET_DST])[element_offset(e.op.operands[WHET_DST], index)];
-    return e.op.beta == 1.0f ? dst : e.op.beta * dst;
+    if (e.op.beta == 0) return 0;
+    const T dst =
+        static_cast<const T*>(e.data[WHET_DST])[element_offset(e.op.operands[WHET_DST], index)];
+    return e.op.beta == 1 ? dst : static_cast<T>(e.op.beta) * dst;
 }
 
 /// A run of products that advance by constant strides: one tap's channels.
+template <typename T>
 struct Run {
-    const float* a;
-    const float* b;
+    const T* a;
+    const T* b;
     int64_t a_stride, b_stride, count;
 };
 
 /// Calls visit(run) for the taps, ascending, of channels [first, last); taps that miss the input
 /// are left out.
-template <typename Visit>
+template <typename T, typename Visit>
 void for_runs(const Evaluation& e, int64_t* axes, int64_t first, int64_t last, Visit visit) {
     const auto& all = e.computation.axes;
     const auto& reads = e.computation.reads;
     const int64_t taps = extent_of(e.computation, AxisKind::tap);
     const int channel = static_cast<int>(all.size()) - 1;
-    Run run{nullptr, nullptr, stride_along(e.op, reads[0], channel),
-            stride_along(e.op, reads[1], channel), last - first};
+    Run<T> run{nullptr, nullptr, stride_along(e.op, reads[0], channel),
+               stride_along(e.op, reads[1], channel), last - first};
     axes[channel] = first;
     for (int64_t tap = 0; tap < taps; ++tap) {
         int64_t rest = tap;
@@ -107,57 +109,67 @@ void for_runs(const Evaluation& e, int64_t* axes, int64_t first, int64_t last, V
         int64_t a_offset, b_offset;
         if (!offset_of(e, reads[0], axes, &a_offset) || !offset_of(e, reads[1], axes, &b_offset))
             continue;
-        run.a = static_cast<const float*>(e.data[reads[0].operand]) + a_offset;
-        run.b = static_cast<const float*>(e.data[reads[1].operand]) + b_offset;
+        run.a = static_cast<const T*>(e.data[reads[0].operand]) + a_offset;
+        run.b = static_cast<const T*>(e.data[reads[1].operand]) + b_offset;
         visit(run);
     }
 }
 
-float chain_any(const Run& run, float acc) {
+template <typename T>
+T chain_any(const Run<T>& run, T acc) {
     for (int64_t i = 0; i < run.count; ++i)
         acc = std::fma(run.a[i * run.a_stride], run.b[i * run.b_stride], acc);
     return acc;
 }
 /// The same with the machine's own instruction in place of a call.
-__attribute__((target("fma"))) float chain_fma(const Run& run, float acc) {
+__attribute__((target("fma"))) float chain_fma(const Run<float>& run, float acc) {
     for (int64_t i = 0; i < run.count; ++i)
         acc = __builtin_fmaf(run.a[i * run.a_stride], run.b[i * run.b_stride], acc);
     return acc;
 }
+__attribute__((target("fma"))) double chain_fma(const Run<double>& run, double acc) {
+    for (int64_t i = 0; i < run.count; ++i)
+        acc = __builtin_fma(run.a[i * run.a_stride], run.b[i * run.b_stride], acc);
+    return acc;
+}
 
-float sum_element(const Evaluation& e, const int64_t* index) {
+template <typename T>
+T sum_element(const Evaluation& e, const int64_t* index) {
     static const bool has_fma = __builtin_cpu_supports("fma");
     int64_t axes[kMaxAxes] = {};
     set_spatial(e.computation, index, axes);
-    float result = start_value(e, index);
-    const int64_t channels = e.op.alpha == 0.0f ? 0 : e.computation.axes.back().extent;
+    T result = start_value<T>(e, index);
+    const T alpha = static_cast<T>(e.op.alpha);
+    const int64_t channels = alpha == 0 ? 0 : e.computation.axes.back().extent;
     for (int64_t first = 0; first < channels; first += e.computation.segment) {
-        float acc = 0.0f;
-        for_runs(
+        T acc = 0;
+        for_runs<T>(
             e, axes, first, std::min(channels, first + e.computation.segment),
-            [&](const Run& run) { acc = has_fma ? chain_fma(run, acc) : chain_any(run, acc); });
-        result = std::fma(e.op.alpha, acc, result);
+            [&](const Run<T>& run) { acc = has_fma ? chain_fma(run, acc) : chain_any(run, acc); });
+        result = std::fma(alpha, acc, result);
     }
     return e.op.epilogue == WHET_EPILOGUE_RELU ? relu(result) : result;
 }
 
+/// Sums in `Wide`, which holds the products of two T exactly, or nearly.
+template <typename T, typename Wide>
 ExactElement exact_sum(const Evaluation& e, const int64_t* index) {
     int64_t axes[kMaxAxes] = {};
     set_spatial(e.computation, index, axes);
-    const double start = start_value(e, index);
-    double value = 0, magnitude = 0;
-    if (e.op.alpha != 0.0f)
-        for_runs(e, axes, 0, e.computation.axes.back().extent, [&](const Run& run) {
+    const Wide start = start_value<T>(e, index), alpha = static_cast<Wide>(e.op.alpha);
+    Wide value = 0, magnitude = 0;
+    if (alpha != 0)
+        for_runs<T>(e, axes, 0, e.computation.axes.back().extent, [&](const Run<T>& run) {
             for (int64_t i = 0; i < run.count; ++i) {
-                const double product =
-                    static_cast<double>(run.a[i * run.a_stride]) * run.b[i * run.b_stride];
+                const Wide product =
+                    static_cast<Wide>(run.a[i * run.a_stride]) * run.b[i * run.b_stride];
                 value += product;
                 magnitude += std::fabs(product);
             }
         });
     ExactElement exact;
-    exact.value = e.op.alpha == 0.0f ? start : e.op.alpha * value + start;
-    exact.magnitude = std::fabs(e.op.alpha) * magnitude + std::fabs(start);
+    exact.value = static_cast<double>(alpha == 0 ? start : alpha * value + start);
+    exact.magnitude = static_cast<double>(std::fabs(alpha) * magnitude + std::fabs(start));
     if (e.op.epilogue == WHET_EPILOGUE_RELU && exact.value < 0) exact.value = 0;
     return exact;
 }
@@ -188,14 +200,29 @@ ExactElement exact_softmax(const whet_op& op, void* const* data, const int64_t* 
     return exact;
 }
 
+template <typename T>
+void sum_all(const Evaluation& e) {
+    const whet_view& dst = e.op.operands[WHET_DST];
+    auto* out = static_cast<T*>(e.data[WHET_DST]);
+    int64_t index[WHET_MAX_RANK] = {};
+    for (;;) {
+        out[element_offset(dst, index)] = sum_element<T>(e, index);
+        int d = dst.rank - 1;
+        while (d >= 0 && ++index[d] == dst.extents[d]) index[d--] = 0;
+        if (d < 0) return;
+    }
+}
+
 }  // namespace
 
-float reference_consistent_element(const whet_op& op, void* const* data,
-                                   const int64_t* index) noexcept {
+double reference_consistent_element(const whet_op& op, void* const* data,
+                                    const int64_t* index) noexcept {
     const auto computation = computation_of(op);
     if (!computation) return NAN;
     if (computation->combiner == Combiner::fma_sum)
-        return sum_element({op, *computation, data}, index);
+        return element_of(op) == Element::f64
+                   ? sum_element<double>({op, *computation, data}, index)
+                   : static_cast<double>(sum_element<float>({op, *computation, data}, index));
     const whet_view& src = op.operands[WHET_A];
     std::vector<float> row(static_cast<size_t>(src.extents[1]));
     softmax_row(op, static_cast<const float*>(data[WHET_A]) + index[0] * src.strides[0],
@@ -208,21 +235,18 @@ void reference_consistent(const whet_op& op, void* const* data) noexcept {
     const auto computation = computation_of(op);
     if (!computation) return;
     const whet_view& dst = op.operands[WHET_DST];
-    auto* out = static_cast<float*>(data[WHET_DST]);
     if (computation->combiner == Combiner::softmax) {
+        auto* out = static_cast<float*>(data[WHET_DST]);
         for (int64_t r = 0; r < dst.extents[0]; ++r)
             softmax_row(
                 op, static_cast<const float*>(data[WHET_A]) + r * op.operands[WHET_A].strides[0],
                 out + r * dst.strides[0]);
         return;
     }
-    int64_t index[WHET_MAX_RANK] = {};
-    for (;;) {
-        out[element_offset(dst, index)] = sum_element({op, *computation, data}, index);
-        int d = dst.rank - 1;
-        while (d >= 0 && ++index[d] == dst.extents[d]) index[d--] = 0;
-        if (d < 0) return;
-    }
+    if (element_of(op) == Element::f64)
+        sum_all<double>({op, *computation, data});
+    else
+        sum_all<float>({op, *computation, data});
 }
 
 ExactElement reference_exact_element(const whet_op& op, void* const* data,
@@ -230,7 +254,9 @@ ExactElement reference_exact_element(const whet_op& op, void* const* data,
     const auto computation = computation_of(op);
     if (!computation) return {NAN, NAN};
     if (computation->combiner == Combiner::softmax) return exact_softmax(op, data, index);
-    return exact_sum({op, *computation, data}, index);
+    if (element_of(op) == Element::f64)
+        return exact_sum<double, long double>({op, *computation, data}, index);
+    return exact_sum<float, double>({op, *computation, data}, index);
 }
 
 int64_t reduction_depth(const whet_op& op) noexcept {
@@ -243,9 +269,11 @@ int64_t reduction_depth(const whet_op& op) noexcept {
 double tolerance(const whet_op& op, const ExactElement& exact) noexcept {
     // Higham 2002, eq. 3.5: |error| <= gamma_n * sum |x y| for a sum of n products in any order;
     // two more roundings for alpha and the start value. Softmax adds the error of exp and of the
-    // division.
+    // division; f64 the rounding of its exact value to f64.
     const double depth =
         static_cast<double>(reduction_depth(op)) + (op.kind == WHET_SOFTMAX ? 16 : 3);
+    if (element_of(op) == Element::f64)
+        return (depth + 1) * (DBL_EPSILON / 2) * exact.magnitude + DBL_MIN;
     return depth * (FLT_EPSILON / 2) * exact.magnitude + FLT_MIN;
 }
 

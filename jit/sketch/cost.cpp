@@ -80,17 +80,17 @@ Traffic reuse(const int64_t counts[3], const int8_t order[3], int other, double 
 
 /// Bytes of the second-level cache that a block of rows keeps busy. Rows in place at a stride of
 /// whole pages, of which a segment reads a part, meet in a part of the cache's sets.
-double footprint_of(const Access& access, double block_bytes, double row_bytes) {
+double footprint_of(const Access& access, double block_bytes, double row_bytes, Element element) {
     constexpr int64_t kPage = 4096;
     if (access.source != Source::in_place || access.channel_stride != 1) return block_bytes;
-    const int64_t period =
-        std::gcd(access.axis_stride * static_cast<int64_t>(sizeof(float)), kPage);
+    const int64_t period = std::gcd(access.axis_stride * int64_t{bytes_of(element)}, kPage);
     return block_bytes * std::max(1.0, static_cast<double>(period) / row_bytes);
 }
 
-double pack_cycles(const Access& access, double elements) {
-    if (access.axis_stride == 1) return elements * kCopyCycles;
-    if (access.channel_stride == 1) return elements * kTransposeCycles;
+/// `size`: of an element, 1 for f32 and 2 for f64.
+double pack_cycles(const Access& access, double elements, double size) {
+    if (access.axis_stride == 1) return elements * kCopyCycles * size;
+    if (access.channel_stride == 1) return elements * kTransposeCycles * size;
     return elements * kGatherCycles;
 }
 
@@ -143,13 +143,15 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
                  calls * kCallCycles);
     cost.useful_share = static_cast<double>(c.lanes) * lane_groups / (lane_tiles * c.tile_lanes);
 
-    const double block_depth = depth / segments;
-    const double vector_block = static_cast<double>(c.lane_block * c.tile_lanes) * block_depth * 4;
-    const double scalar_block = static_cast<double>(c.row_block * c.narrow_rows) * block_depth * 4;
+    const double block_depth = depth / segments, bytes = bytes_of(plan.element);
+    const double vector_block =
+        static_cast<double>(c.lane_block * c.tile_lanes) * block_depth * bytes;
+    const double scalar_block =
+        static_cast<double>(c.row_block * c.narrow_rows) * block_depth * bytes;
     // Within a block: the vector panel is read again for every row tile, the scalar block for every
     // lane tile.
-    const double panel = static_cast<double>(c.tile_lanes) * block_depth * 4;
-    const double tile_rows = c.narrow_rows * block_depth * 4;
+    const double panel = static_cast<double>(c.tile_lanes) * block_depth * bytes;
+    const double tile_rows = c.narrow_rows * block_depth * bytes;
     const double l1 = kUsableCache * machine.l1_bytes;
     // A panel stays in the first level from row tile to row tile as far as there is room for it.
     const double crowding = (panel + tile_rows) / machine.l1_bytes - 0.5;
@@ -157,7 +159,7 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
         times * tiles * panel * (c.row_block == 1 ? 1 : std::clamp(crowding / 0.75, 0.0, 1.0));
     if (panel + scalar_block > l1) {
         cost.overhead_cycles += times * tiles * tile_rows / 64 * kScalarLineCycles;
-        (2 * panel + footprint_of(c.scalar, scalar_block, block_depth * 4) >
+        (2 * panel + footprint_of(c.scalar, scalar_block, block_depth * bytes, plan.element) >
                  kBlockCache * machine.l2_bytes
              ? cost.l3_bytes
              : cost.l2_bytes) += times * tiles * tile_rows;
@@ -184,15 +186,15 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
             // vain.
             const bool soon = (order[0] == 1 || (order[0] == 0 && order[1] == 1)) &&
                               2 * vector_block * segments < kBlockCache * machine.l2_bytes;
-            if (!soon) cost.memory_bytes += cold * kFetchedPastEnd / (block_depth * 4);
+            if (!soon) cost.memory_bytes += cold * kFetchedPastEnd / (block_depth * bytes);
         }
         (fits && repeated ? cost.l2_bytes : cost.l3_bytes) += again;
         cost.memory_bytes += cold;
         if (c.ahead && &access == &c.vector && !(fits && repeated)) cost.ahead_bytes += again;
     };
     cost.ahead |= c.ahead;
-    add(c.vector, vector, lane_groups * static_cast<double>(c.lanes) * depth * 4);
-    add(c.scalar, scalar, row_groups * static_cast<double>(c.rows) * depth * 4);
+    add(c.vector, vector, lane_groups * static_cast<double>(c.lanes) * depth * bytes);
+    add(c.scalar, scalar, row_groups * static_cast<double>(c.rows) * depth * bytes);
 
     for (const bool scalar_side : {true, false}) {
         const Access& access = scalar_side ? c.scalar : c.vector;
@@ -202,21 +204,22 @@ void add_contraction(const Contraction& c, const Plan& plan, const MachineModel&
             repeats = static_cast<double>(counts[order[0]]);
         const double elements =
             (scalar_side ? static_cast<double>(c.rows) : lane_tiles * c.tile_lanes) * depth;
-        cost.copy_cycles += times * repeats *
-                            (access.source == Source::fused ? kFusedCycles * elements
-                                                            : pack_cycles(access, elements));
+        cost.copy_cycles +=
+            times * repeats *
+            (access.source == Source::fused ? kFusedCycles * elements
+                                            : pack_cycles(access, elements, bytes / 4));
         // Panels that do not stay in the first level are written to the second and read back from
         // it; their source passes through it too.
-        const double written = access.whole  ? elements * 4
+        const double written = access.whole  ? elements * bytes
                                : scalar_side ? scalar_block
                                              : vector_block;
         if (written > l1)
             (2 * written > kBlockCache * machine.l2_bytes ? cost.l3_bytes : cost.l2_bytes) +=
-                times * repeats * elements * 4 * 2;
+                times * repeats * elements * bytes * 2;
     }
     // The result is written, and for all but one segment read back.
-    const double result =
-        row_groups * lane_groups * static_cast<double>(c.rows) * static_cast<double>(c.lanes) * 4;
+    const double result = row_groups * lane_groups * static_cast<double>(c.rows) *
+                          static_cast<double>(c.lanes) * bytes;
     if (result > l1) cost.l2_bytes += times * result * (2 * segments - 1);
 }
 
@@ -312,7 +315,9 @@ void features_of(const Plan& plan, const MachineModel& machine, std::span<float>
 }
 
 double bound_ns(const whet_op& op, double peak_gflops, double stream_gbs) noexcept {
-    return std::max(flops_of(op) / peak_gflops, compulsory_bytes_of(op) / stream_gbs);
+    const double lanes_share = element_of(op) == Element::f64 ? 0.5 : 1;  // peak: of f32
+    return std::max(flops_of(op) / (peak_gflops * lanes_share),
+                    compulsory_bytes_of(op) / stream_gbs);
 }
 
 double flops_of(const whet_op& op) noexcept {
@@ -342,7 +347,7 @@ double compulsory_bytes_of(const whet_op& op) noexcept {
         for (int d = 0; d < op.operands[i].rank; ++d)
             if (op.operands[i].strides[d] != 0 || op.operands[i].extents[d] == 0)
                 elements *= static_cast<double>(op.operands[i].extents[d]);
-        bytes += 4 * elements * (i == WHET_DST && op.beta != 0 ? 2 : 1);
+        bytes += bytes_of(element_of(op)) * elements * (i == WHET_DST && op.beta != 0 ? 2 : 1);
     }
     return bytes;
 }

@@ -101,6 +101,7 @@ std::vector<int> divisors(int64_t extent, int64_t most) {
 Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
     Knobs knobs;
     Schedule probe = base;
+    const int lanes = lanes_of(isa, element_of(op));
     const auto plan = lower(op, probe, isa);
     knobs.values[kUnroll] = {1, 2, 4, 8};
     knobs.values[kPrefetch] = {0};
@@ -119,7 +120,7 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
     const Contraction& c = plan->nest->contractions.front();
     knobs.values[kRows] = tile_heights(c.rows, isa == Isa::avx512 ? 28 : 14);
     for (int v = 1; v <= 8; ++v)
-        if (v == 1 || (v - 1) * lanes_of(isa) < c.lanes) knobs.values[kVectors].push_back(v);
+        if (v == 1 || (v - 1) * lanes < c.lanes) knobs.values[kVectors].push_back(v);
     if (base.structure == Structure::depthwise)
         knobs.values[kUnroll] = {1};
     else if (c.transposed_vector) {
@@ -135,7 +136,7 @@ Knobs knobs_of(const whet_op& op, const Schedule& base, Isa isa) {
     if (base.structure != Structure::depthwise) {
         knobs.values[kOrder] = {0, 1, 2, 3, 4, 5};
         knobs.values[kRowBlock] = block_sizes(c.rows);
-        knobs.values[kLaneBlock] = block_sizes((c.lanes + lanes_of(isa) - 1) / lanes_of(isa));
+        knobs.values[kLaneBlock] = block_sizes((c.lanes + lanes - 1) / lanes);
     }
     if (plan->nest->strip_rows != 0) {
         knobs.values[kOuterBlock] = strip_sizes(plan->nest->output_rows);

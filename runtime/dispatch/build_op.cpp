@@ -20,13 +20,18 @@ using base::Result;
 constexpr int64_t kMostElements = int64_t{1}
                                   << 48;  // keeps every offset, in bytes, far inside 64 bits
 
+/// The type of a product's operands, that of its destination.
+int32_t dtype_of_product(const whet_tensor* c) {
+    return c && c->dtype == WHET_F64 ? WHET_F64 : WHET_F32;
+}
+
 /// Copies the shape of a tensor; fills compact strides where none are given.
 Result<whet_view> view_of(const whet_tensor* tensor, const char* name, int least_rank,
-                          int most_rank) {
+                          int most_rank, int32_t dtype = WHET_F32) {
     if (!tensor) return make_error(Code::invalid_argument, "%s: got null, expected a tensor", name);
-    if (tensor->dtype != WHET_F32) {
-        return make_error(Code::unsupported, "%s: got dtype %d, expected f32", name,
-                          static_cast<int>(tensor->dtype));
+    if (static_cast<int32_t>(tensor->dtype) != dtype) {
+        return make_error(Code::unsupported, "%s: got dtype %d, expected %s", name,
+                          static_cast<int>(tensor->dtype), dtype == WHET_F64 ? "f64" : "f32");
     }
     if (tensor->rank < least_rank || tensor->rank > most_rank) {
         return make_error(Code::unsupported, "%s: got rank %d, expected %d to %d", name,
@@ -132,8 +137,8 @@ struct Bias {
 };
 
 /// Reads a bias of [N], [1, N], [M, 1] or one element into a vector along one axis of the product.
-Result<Bias> bias_of(const whet_tensor* tensor, int64_t m, int64_t n) {
-    WHET_TRY(const whet_view view, view_of(tensor, "bias", 1, 2));
+Result<Bias> bias_of(const whet_tensor* tensor, int64_t m, int64_t n, int32_t dtype) {
+    WHET_TRY(const whet_view view, view_of(tensor, "bias", 1, 2, dtype));
     Bias bias;
     std::memset(&bias, 0, sizeof bias);
     bias.view.dtype = view.dtype;
@@ -176,7 +181,10 @@ void start_op(whet_op& op, whet_kind kind, uint32_t operands) {
 
 bool regions_meet(const whet_tensor* dst, const whet_view& dst_view, const whet_tensor* src,
                   const whet_view& src_view) {
-    const int64_t dst_bytes = element_span(dst_view) * 4, src_bytes = element_span(src_view) * 4;
+    const int64_t dst_bytes =
+                      element_span(dst_view) * static_cast<int64_t>(element_bytes(dst_view)),
+                  src_bytes =
+                      element_span(src_view) * static_cast<int64_t>(element_bytes(src_view));
     if (!dst->data || !src->data || dst_bytes == 0 || src_bytes == 0) return false;
     const auto d = reinterpret_cast<uintptr_t>(dst->data),
                s = reinterpret_cast<uintptr_t>(src->data);
@@ -184,11 +192,16 @@ bool regions_meet(const whet_tensor* dst, const whet_view& dst_view, const whet_
 }
 
 Result<whet_op> matmul_op(const whet_tensor* c, const whet_tensor* a, const whet_tensor* b,
-                          const whet_tensor* bias, float alpha, float beta,
+                          const whet_tensor* bias, double alpha, double beta,
                           whet_epilogue epilogue) {
-    WHET_TRY(const whet_view dst, view_of(c, "c", 2, 3));
-    WHET_TRY(const whet_view a_given, view_of(a, "a", 2, 3));
-    WHET_TRY(const whet_view b_given, view_of(b, "b", 2, 3));
+    const int32_t dtype = dtype_of_product(c);
+    if (dtype == WHET_F32) {
+        alpha = static_cast<float>(alpha);
+        beta = static_cast<float>(beta);
+    }
+    WHET_TRY(const whet_view dst, view_of(c, "c", 2, 3, dtype));
+    WHET_TRY(const whet_view a_given, view_of(a, "a", 2, 3, dtype));
+    WHET_TRY(const whet_view b_given, view_of(b, "b", 2, 3, dtype));
     WHET_TRY_VOID(check_epilogue(epilogue));
     WHET_TRY(const whet_view a_view, with_batch(a_given, dst, "a"));
     WHET_TRY(const whet_view b_view, with_batch(b_given, dst, "b"));
@@ -212,9 +225,9 @@ Result<whet_op> matmul_op(const whet_tensor* c, const whet_tensor* a, const whet
     if (bias) {
         if (beta != 0) {
             return make_error(Code::invalid_argument, "got a bias and beta %g, expected beta 0",
-                              static_cast<double>(beta));
+                              beta);
         }
-        WHET_TRY(const Bias found, bias_of(bias, dst.extents[m_axis], dst.extents[n_axis]));
+        WHET_TRY(const Bias found, bias_of(bias, dst.extents[m_axis], dst.extents[n_axis], dtype));
         if (regions_meet(c, dst, bias, found.view)) {
             return make_error(Code::invalid_argument,
                               "got c overlapping bias, expected separate memory");
@@ -349,7 +362,7 @@ using namespace whet::runtime;
 extern "C" {
 
 whet_status whet_op_matmul(whet_op* op, const whet_tensor* c, const whet_tensor* a,
-                           const whet_tensor* b, const whet_tensor* bias, float alpha, float beta,
+                           const whet_tensor* b, const whet_tensor* bias, double alpha, double beta,
                            whet_epilogue epilogue) {
     return deliver(op, matmul_op(c, a, b, bias, alpha, beta, epilogue));
 }

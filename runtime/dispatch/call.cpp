@@ -133,7 +133,7 @@ bool run_checked_against_reference(const Record& record, whet_site* site, void* 
 void run_beside_original(const Record& candidate, whet_site* site, void* const* operands,
                          ThreadBlock& block, whet_fallback fallback, void* user) {
     const whet_view& dst = site->op.operands[WHET_DST];
-    const size_t bytes = static_cast<size_t>(element_span(dst)) * sizeof(float);
+    const size_t bytes = static_cast<size_t>(element_span(dst)) * element_bytes(dst);
     std::byte* const copy = block.save_of(bytes);
     void* own[WHET_MAX_OPERANDS];
     std::copy_n(operands, site->operand_count, own);

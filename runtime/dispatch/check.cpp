@@ -13,9 +13,15 @@
 namespace whet::runtime {
 namespace {
 
-bool same_value(float a, float b) {
-    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b) ||
+/// Also of f32 values as f64, which keeps their bits apart.
+bool same_value(double a, double b) {
+    return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) ||
            (std::isnan(a) && std::isnan(b));
+}
+
+double value_at(const whet_view& view, const void* data, int64_t offset) {
+    return view.dtype == WHET_F64 ? static_cast<const double*>(data)[offset]
+                                  : static_cast<double>(static_cast<const float*>(data)[offset]);
 }
 
 /// Calls body(offset in elements) for every element of a view, last axis fastest.
@@ -48,16 +54,20 @@ void for_each_stretch(const whet_view& view, Body body) {
 }
 
 /// Copies dst's elements to a compact array, or back.
-void gather(const whet_view& view, const float* from, float* to) {
+void gather(const whet_view& view, const void* from, std::byte* to) {
+    const auto size = static_cast<int64_t>(element_bytes(view));
+    const auto* const begin = static_cast<const std::byte*>(from);
     for_each_stretch(view, [&](int64_t offset, int64_t length) {
-        std::memcpy(to, from + offset, static_cast<size_t>(length) * sizeof(float));
-        to += length;
+        std::memcpy(to, begin + offset * size, static_cast<size_t>(length * size));
+        to += length * size;
     });
 }
-void scatter(const whet_view& view, const float* from, float* to) {
+void scatter(const whet_view& view, const std::byte* from, void* to) {
+    const auto size = static_cast<int64_t>(element_bytes(view));
+    auto* const begin = static_cast<std::byte*>(to);
     for_each_stretch(view, [&](int64_t offset, int64_t length) {
-        std::memcpy(to + offset, from, static_cast<size_t>(length) * sizeof(float));
-        from += length;
+        std::memcpy(begin + offset * size, from, static_cast<size_t>(length * size));
+        from += length * size;
     });
 }
 
@@ -67,9 +77,8 @@ SpotCheck::SpotCheck(const whet_op& op, void* const* operands, ThreadBlock& bloc
     : op_(op), operands_(operands) {
     const whet_view& dst = op.operands[WHET_DST];
     if (op.beta != 0) {
-        saved_ = reinterpret_cast<float*>(
-            block.save_of(static_cast<size_t>(element_count(dst)) * sizeof(float)));
-        if (saved_) gather(dst, static_cast<const float*>(operands[WHET_DST]), saved_);
+        saved_ = block.save_of(static_cast<size_t>(element_count(dst)) * element_bytes(dst));
+        if (saved_) gather(dst, operands[WHET_DST], saved_);
     }
     const uint32_t edge = block.next_random();
     for (int e = 0; e < kElements; ++e) {
@@ -85,15 +94,16 @@ SpotCheck::SpotCheck(const whet_op& op, void* const* operands, ThreadBlock& bloc
 }
 
 bool SpotCheck::holds() const noexcept {
-    const auto* const dst = static_cast<const float*>(operands_[WHET_DST]);
+    const whet_view& dst = op_.operands[WHET_DST];
     for (int e = 0; e < count_; ++e) {
-        if (!same_value(dst[offsets_[e]], expected_[e])) return false;
+        if (!same_value(value_at(dst, operands_[WHET_DST], offsets_[e]), expected_[e]))
+            return false;
     }
     return true;
 }
 
 void SpotCheck::restore() noexcept {
-    if (saved_) scatter(op_.operands[WHET_DST], saved_, static_cast<float*>(operands_[WHET_DST]));
+    if (saved_) scatter(op_.operands[WHET_DST], saved_, operands_[WHET_DST]);
 }
 
 whet_status call_compared(const Record& record, whet_site* site, void* const* operands,
@@ -101,8 +111,9 @@ whet_status call_compared(const Record& record, whet_site* site, void* const* op
     const whet_op& op = site->op;
     const whet_view& view = op.operands[WHET_DST];
     const auto count = static_cast<size_t>(element_count(view));
-    auto* const dst = static_cast<float*>(operands[WHET_DST]);
-    auto* const before = reinterpret_cast<float*>(block.save_of(2 * count * sizeof(float)));
+    void* const dst = operands[WHET_DST];
+    const size_t bytes = count * element_bytes(view);
+    std::byte* const before = block.save_of(2 * bytes);
     const auto run_original = [&] {
         fallback ? fallback(user) : jit::reference_consistent(op, operands);
     };
@@ -110,28 +121,36 @@ whet_status call_compared(const Record& record, whet_site* site, void* const* op
         run_original();
         return WHET_OK;
     }
-    float* const ours = before + count;
+    std::byte* const ours = before + bytes;
     gather(view, dst, before);
     const bool ran = run(record, site, operands, block);
     if (ran) gather(view, dst, ours);
     scatter(view, before, dst);
     run_original();
     if (!ran) return WHET_OK;
-    size_t wrong = 0, at = 0;
+    // Some units in the last place: what the order of a sum may change.
+    const double near = view.dtype == WHET_F64 ? 2e-15 : 1e-6;
+    const size_t size = element_bytes(view);
+    int64_t at = 0;
+    size_t wrong = 0;
     int64_t first[WHET_MAX_RANK] = {};
     for_each_offset(view, [&](int64_t offset, const int64_t* index) {
-        const float mine = ours[at++], theirs = dst[offset];
-        if (same_value(mine, theirs) || std::fabs(mine - theirs) <= 1e-6f * std::fabs(theirs))
+        const double mine = value_at(view, ours, at), theirs = value_at(view, dst, offset);
+        const std::byte* const old = before + static_cast<size_t>(at++) * size;
+        if (same_value(mine, theirs) || std::fabs(mine - theirs) <= near * std::fabs(theirs))
             return;
         if (!std::isfinite(mine) && !std::isfinite(theirs))
             return;  // overflow and NaN may come in either order
         // The reference reads old dst where beta counts: give it the value from before the call.
-        const float answer = theirs;
-        dst[offset] = before[at - 1];
+        std::byte answer[sizeof(double)];
+        std::byte* const element =
+            static_cast<std::byte*>(dst) + static_cast<size_t>(offset) * size;
+        std::memcpy(answer, element, size);
+        std::memcpy(element, old, size);
         const jit::ExactElement exact = jit::reference_exact_element(op, operands, index);
-        dst[offset] = answer;
+        std::memcpy(element, answer, size);
         const double limit = jit::tolerance(op, exact);
-        if (std::fabs(static_cast<double>(mine) - exact.value) <= limit) return;
+        if (std::fabs(mine - exact.value) <= limit) return;
         if (wrong++ == 0) std::memcpy(first, index, sizeof first);
     });
     record.checks.fetch_add(1, std::memory_order_relaxed);

@@ -3,6 +3,7 @@
 // mode.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include <whet/whet.h>
@@ -32,9 +33,9 @@ private:
     const whet_op& op_;
     void* const* operands_;
     int64_t offsets_[kElements];
-    float expected_[kElements];
+    double expected_[kElements];  ///< values of the operation's type
     int count_ = 0;
-    float* saved_ = nullptr;
+    std::byte* saved_ = nullptr;
 };
 
 using RunRecord = bool (*)(const Record& record, whet_site* site, void* const* operands,

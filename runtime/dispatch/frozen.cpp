@@ -166,7 +166,8 @@ PackSet* FrozenRegistry::set_of(const jit::PackLayout& layout) {
 base::Result<void> FrozenRegistry::pack(const Record& record, int operand, const void* source) {
     PackSet& set = *record.packs[operand];
     const size_t source_bytes =
-        static_cast<size_t>(element_span(record.plan.op.operands[operand])) * sizeof(float);
+        static_cast<size_t>(element_span(record.plan.op.operands[operand])) *
+        element_bytes(record.plan.op.operands[operand]);
     std::lock_guard packing(packing_mutex_);
     {
         std::lock_guard lock(mutex_);

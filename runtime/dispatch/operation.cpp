@@ -49,9 +49,9 @@ void add_field(std::string& text, const char* name, const std::string& value) {
     text += std::string(" ") + name + "=" + value;
 }
 
-std::string number_text(float value) {
+std::string number_text(double value) {
     char buffer[32];
-    std::snprintf(buffer, sizeof buffer, "%g", static_cast<double>(value));
+    std::snprintf(buffer, sizeof buffer, "%g", value);
     return buffer;
 }
 
@@ -70,6 +70,7 @@ void add_matmul(std::string& text, const whet_op& op) {
     add_field(text, "n", std::to_string(dst.extents[rank - 1]));
     if (is_transposed(op.operands[WHET_A])) add_field(text, "a", "t");
     if (is_transposed(op.operands[WHET_B])) add_field(text, "b", "t");
+    if (dst.dtype == WHET_F64) add_field(text, "dtype", "f64");
     if (op.alpha != 1) add_field(text, "alpha", number_text(op.alpha));
     if (op.beta != 0) add_field(text, "beta", number_text(op.beta));
 }
@@ -103,8 +104,8 @@ whet_op canonical(const whet_op& op) noexcept {
     out.operand_count = op.operand_count;
     out.frozen = op.frozen & ((1u << op.operand_count) - 1u);
     out.bias_axis = op.operand_count > WHET_BIAS ? op.bias_axis : 0;
-    out.alpha = op.alpha == 0 ? 0.0f : op.alpha;
-    out.beta = op.beta == 0 ? 0.0f : op.beta;
+    out.alpha = op.alpha == 0 ? 0.0 : op.alpha;
+    out.beta = op.beta == 0 ? 0.0 : op.beta;
     out.spatial_rank = op.spatial_rank;
     out.groups = op.groups;
     out.threads = op.threads > 1 ? op.threads : 0;
@@ -152,14 +153,16 @@ base::Result<void> check_operation(const whet_op& op) {
         return base::make_error(Code::invalid_argument, "got an operation not made by whet_op_*");
     }
     const int least_rank = op.kind == WHET_MATMUL || op.kind == WHET_SOFTMAX ? 2 : 3;
+    const bool f64 = op.kind == WHET_MATMUL && op.operands[WHET_DST].dtype == WHET_F64;
+    const int32_t dtype = f64 ? WHET_F64 : WHET_F32;
     for (uint32_t o = 0; o < op.operand_count; ++o) {
         const whet_view& view = op.operands[o];
         const int least_here = o == WHET_BIAS ? 1 : least_rank;
-        if (view.dtype != WHET_F32 || view.rank < least_here || view.rank > WHET_MAX_RANK) {
+        if (view.dtype != dtype || view.rank < least_here || view.rank > WHET_MAX_RANK) {
             return base::make_error(
                 Code::invalid_argument,
-                "operand %u: got dtype %d, rank %d, expected f32, rank %d to %d", o, view.dtype,
-                view.rank, least_here, WHET_MAX_RANK);
+                "operand %u: got dtype %d, rank %d, expected dtype %d, rank %d to %d", o,
+                view.dtype, view.rank, dtype, least_here, WHET_MAX_RANK);
         }
     }
     return {};

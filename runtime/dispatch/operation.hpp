@@ -3,6 +3,7 @@
 // text for people.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -40,6 +41,10 @@ bool is_degenerate(const whet_op& op) noexcept;
 /// elements (0 when empty).
 int64_t element_count(const whet_view& view) noexcept;
 int64_t element_span(const whet_view& view) noexcept;
+/// Bytes of one element.
+constexpr size_t element_bytes(const whet_view& view) noexcept {
+    return view.dtype == WHET_F64 ? 8 : 4;
+}
 
 /// e.g. `matmul m=32 k=384 n=1536 b=t frozen=b bias relu`.
 std::string operation_text(const whet_op& op);

@@ -34,7 +34,11 @@ public:
     ~GuardedBuffer();
 
     std::byte* data() const { return data_; }
-    float* floats() const { return reinterpret_cast<float*>(data_); }
+    float* floats() const { return values<float>(); }
+    template <typename T>
+    T* values() const {
+        return reinterpret_cast<T*>(data_);
+    }
     size_t bytes() const { return bytes_; }
     bool empty() const { return mapping_ == nullptr; }
     /// Makes the block read-only (a write then faults), or writable again.

@@ -34,17 +34,17 @@ public:
         : random_(random), edge_(edge), guarded_(guarded), exact_(exact) {}
 
     /// A block of `count` values. Null when memory is refused.
-    float* source(int64_t count) {
-        auto made =
-            GuardedBuffer::make(static_cast<size_t>(count) * sizeof(float), edge_, guarded_);
+    template <typename T>
+    T* source(int64_t count) {
+        auto made = GuardedBuffer::make(static_cast<size_t>(count) * sizeof(T), edge_, guarded_);
         if (!made) return nullptr;
-        float* const values = made->floats();
+        T* const values = made->values<T>();
         if (exact_) {
             fill_exact(values, static_cast<size_t>(count), random_);
         } else {
             fill_wild(values, static_cast<size_t>(count), random_, true);
-            const float strange[] = {std::nanf(""), std::numeric_limits<float>::infinity(),
-                                     -std::numeric_limits<float>::infinity()};
+            using Limits = std::numeric_limits<T>;
+            const T strange[] = {Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()};
             for (int64_t left = random_.below(4); left > 0; --left)
                 values[random_.below(count)] = strange[random_.below(3)];
         }
@@ -58,9 +58,9 @@ public:
         }
         return {};
     }
-    void protect(const float* block) {
+    void protect(const void* block) {
         for (GuardedBuffer& one : blocks_) {
-            if (one.floats() == block) one.protect(true);
+            if (one.data() == block) one.protect(true);
         }
     }
 
@@ -71,45 +71,51 @@ private:
     std::vector<GuardedBuffer> blocks_;
 };
 
-using Results = std::vector<std::span<float>>;
+template <typename T>
+using Results = std::vector<std::span<T>>;
 
-std::vector<float> joined(const Results& results) {
-    std::vector<float> values;
-    for (const std::span<float> result : results)
+template <typename T>
+std::vector<T> joined(const Results<T>& results) {
+    std::vector<T> values;
+    for (const std::span<T> result : results)
         values.insert(values.end(), result.begin(), result.end());
     return values;
 }
 
+template <typename T>
 base::Result<void> compare(const MicrokernelSpec& spec, jit::MicrokernelFunction function,
-                           const void* args, const Results& results, const Memory& memory) {
-    const std::vector<float> before = joined(results);
+                           const void* args, const Results<T>& results, const Memory& memory) {
+    const std::vector<T> before = joined(results);
     jit::run_portable(spec, args);
-    const std::vector<float> expected = joined(results);
+    const std::vector<T> expected = joined(results);
     auto from = before.begin();
-    for (const std::span<float> result : results) {
+    for (const std::span<T> result : results) {
         std::copy_n(from, result.size(), result.begin());
         from += static_cast<std::ptrdiff_t>(result.size());
     }
     function(args);
-    const std::vector<float> got = joined(results);
+    const std::vector<T> got = joined(results);
     for (size_t i = 0; i < got.size(); ++i) {
         if (same(got[i], expected[i])) continue;
-        return make_error(
-            Code::verify_failed, "microkernel %s alone: element %zu: got %.9g, expected %.9g",
-            spec.print().c_str(), i, static_cast<double>(got[i]), static_cast<double>(expected[i]));
+        return make_error(Code::verify_failed,
+                          "microkernel %s alone: element %zu: got %.*g, expected %.*g",
+                          spec.print().c_str(), i, std::numeric_limits<T>::max_digits10,
+                          static_cast<double>(got[i]), std::numeric_limits<T>::max_digits10,
+                          static_cast<double>(expected[i]));
     }
     return memory.intact();
 }
 
 /// The counts and strides of call `number`; the first ones cover the classes of tails.
-jit::TileArgs draw_tile(const MicrokernelSpec& spec, int number, Random& random,
-                        std::vector<int64_t>& offsets) {
+template <typename T>
+jit::TileArgsOf<T> draw_tile(const MicrokernelSpec& spec, int number, Random& random,
+                             std::vector<int64_t>& offsets) {
     const auto pick = [&random](int64_t low, int64_t high) {
         return low + random.below(high - low + 1);
     };
-    const int64_t lanes = jit::lanes_of(spec.isa), width = spec.vectors * lanes;
+    const int64_t lanes = spec.lanes(), width = spec.vectors * lanes;
     const int64_t tails[] = {width, 1, width - 1, width - lanes + 1, width, lanes};
-    jit::TileArgs args = {};
+    jit::TileArgsOf<T> args = {};
     args.k = spec.taps == 2 ? 1 : number == 1 ? 0 : pick(1, kMostSteps);
     if (spec.vector == jit::VectorForm::transposed) args.k *= jit::kTransposedSteps;
     args.tiles = number < 2 ? 2 : pick(0, 3);
@@ -119,9 +125,9 @@ jit::TileArgs draw_tile(const MicrokernelSpec& spec, int number, Random& random,
     args.taps = spec.taps ? pick(number < 6 ? 1 : 0, 3) : 1;
     args.start = number < 10 ? number % 5 : pick(jit::kStartZero, jit::kStartBiasRow);
     args.finish = pick(0, 1);
-    const float alphas[] = {1.0f, 1.0f, -0.5f, 2.0f};
+    const T alphas[] = {1, 1, T{-0.5f}, 2};
     args.alpha = alphas[pick(0, 3)];
-    args.beta = pick(0, 1) != 0 ? 1.0f : -2.0f;
+    args.beta = pick(0, 1) != 0 ? 1 : -2;
     args.scalar_row = pick(0, 80);
     args.scalar_k =
         spec.scalar == jit::ScalarForm::packed ? pick(spec.rows, spec.rows + 9) : pick(0, 90);
@@ -143,8 +149,9 @@ jit::TileArgs draw_tile(const MicrokernelSpec& spec, int number, Random& random,
 struct Reach {
     int64_t scalar = 0, vector = 0, bias = 0, dst = 0, panel = 0;
 };
-Reach reach_of(const MicrokernelSpec& spec, const jit::TileArgs& args) {
-    const int64_t width = spec.vectors * jit::lanes_of(spec.isa);
+template <typename T>
+Reach reach_of(const MicrokernelSpec& spec, const jit::TileArgsOf<T>& args) {
+    const int64_t width = spec.vectors * spec.lanes();
     const int64_t r = spec.rows - 1, t = std::max<int64_t>(args.tiles, 1) - 1,
                   i = std::max<int64_t>(args.k, 1) - 1;
     int64_t scalar_tap = 0, vector_tap = 0;
@@ -179,32 +186,33 @@ Reach reach_of(const MicrokernelSpec& spec, const jit::TileArgs& args) {
     return reach;
 }
 
+template <typename T>
 base::Result<void> check_tile(const MicrokernelSpec& spec, jit::MicrokernelFunction function,
                               bool guarded, Random& random) {
     std::vector<int64_t> offsets;
     for (int number = 0; number < kTileCalls; ++number) {
-        jit::TileArgs args = draw_tile(spec, number, random, offsets);
+        jit::TileArgsOf<T> args = draw_tile<T>(spec, number, random, offsets);
         const Reach reach = reach_of(spec, args);
         Memory memory(random, number % 4 < 2 ? Edge::end : Edge::start, guarded, number % 2 == 0);
-        float* const scalar = memory.source(reach.scalar);
-        float* const vector = memory.source(reach.vector);
-        float* const bias = memory.source(reach.bias);
-        float* const dst = memory.source(reach.dst);
+        T* const scalar = memory.source<T>(reach.scalar);
+        T* const vector = memory.source<T>(reach.vector);
+        T* const bias = memory.source<T>(reach.bias);
+        T* const dst = memory.source<T>(reach.dst);
         if (!scalar || !vector || !bias || !dst)
             return make_error(Code::out_of_budget, "no memory to check a microkernel");
         if (args.start != jit::kStartDst && args.start != jit::kStartScaled)
-            std::fill_n(dst, reach.dst, kPoison);
-        for (const float* const block : {scalar, vector, bias}) memory.protect(block);
+            std::fill_n(dst, reach.dst, T{kPoison});
+        for (const T* const block : {scalar, vector, bias}) memory.protect(block);
         args.scalar = scalar;
         args.vector = vector;
         args.bias = bias;
         args.dst = dst;
-        Results results = {{dst, static_cast<size_t>(reach.dst)}};
+        Results<T> results = {{dst, static_cast<size_t>(reach.dst)}};
         if (spec.packs) {
-            args.panel = memory.source(reach.panel);
+            args.panel = memory.source<T>(reach.panel);
             if (!args.panel)
                 return make_error(Code::out_of_budget, "no memory to check a microkernel");
-            std::fill_n(args.panel, reach.panel, kPoison);
+            std::fill_n(args.panel, reach.panel, T{kPoison});
             results.push_back({args.panel, static_cast<size_t>(reach.panel)});
         }
         WHET_TRY_VOID(compare(spec, function, &args, results, memory));
@@ -222,16 +230,17 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec, jit::MicrokernelFu
         args.src_row = args.columns + random.below(9);
         args.dst_row = args.columns + random.below(9);
         Memory memory(random, number % 4 < 2 ? Edge::end : Edge::start, guarded, number % 2 == 0);
-        float* const src = memory.source((args.rows - 1) * args.src_row + args.columns);
+        float* const src = memory.source<float>((args.rows - 1) * args.src_row + args.columns);
         const int64_t count = (args.rows - 1) * args.dst_row + args.columns;
-        float* const dst = memory.source(count);
+        float* const dst = memory.source<float>(count);
         if (!src || !dst)
             return make_error(Code::out_of_budget, "no memory to check a microkernel");
         std::fill_n(dst, count, kPoison);
         memory.protect(src);
         args.src = src;
         args.dst = dst;
-        WHET_TRY_VOID(compare(spec, function, &args, {{dst, static_cast<size_t>(count)}}, memory));
+        const Results<float> results = {{dst, static_cast<size_t>(count)}};
+        WHET_TRY_VOID(compare(spec, function, &args, results, memory));
     }
     return {};
 }
@@ -241,9 +250,10 @@ base::Result<void> check_softmax(const MicrokernelSpec& spec, jit::MicrokernelFu
 base::Result<void> check_microkernel(const MicrokernelSpec& spec, jit::MicrokernelFunction function,
                                      bool guarded, uint64_t seed) {
     Random random(base::hash_combine(seed, jit::hash_of(spec)));
-    return spec.kind == jit::MicrokernelKind::softmax
-               ? check_softmax(spec, function, guarded, random)
-               : check_tile(spec, function, guarded, random);
+    if (spec.kind == jit::MicrokernelKind::softmax)
+        return check_softmax(spec, function, guarded, random);
+    return spec.element == jit::Element::f64 ? check_tile<double>(spec, function, guarded, random)
+                                             : check_tile<float>(spec, function, guarded, random);
 }
 
 }  // namespace whet::runtime::forge

@@ -138,8 +138,7 @@ private:
             rotated = rotated || i == WHET_B;
         }
         if (!rotated && context_.op().operand_count > WHET_B) {
-            data[WHET_B] = next_weights(
-                static_cast<size_t>(span_of(context_.op().operands[WHET_B])) * sizeof(float));
+            data[WHET_B] = next_weights(bytes_of(context_.op(), WHET_B));
         }
         const auto phases = static_cast<int>(plan.phases.size());
         for (int phase = 0; phase < phases; ++phase) {
@@ -270,7 +269,7 @@ base::Result<LocalExecutor::Arena*> LocalExecutor::arena_of(bool packed, size_t 
     WHET_TRY(arena.memory, GuardedBuffer::make(wanted, Edge::end, guarded_));
     if (packed) arena.memory.prefer_huge_pages();
     // Values do not matter for time, but subnormal ones do: ordinary ones, bounded so that sums
-    // stay finite.
+    // stay finite. Two of them are an ordinary f64 value too, of about 1e-5.
     float* values = arena.memory.floats();
     constexpr size_t kPattern = 1021;
     for (size_t i = 0; i < wanted / sizeof(float); ++i) {
@@ -290,8 +289,7 @@ void LocalExecutor::measure(OpContext& context, const Runnable& candidate,
         scratch_bytes = std::max(scratch_bytes, plan.private_bytes);
     }
     if (context.op().operand_count > WHET_B) {
-        weights = std::max(
-            weights, static_cast<size_t>(span_of(context.op().operands[WHET_B])) * sizeof(float));
+        weights = std::max(weights, bytes_of(context.op(), WHET_B));
     }
     auto scratch = context.scratch(shared + scratch_bytes);
     auto arena = arena_of(candidate.plan->frozen[WHET_B].id != 0, weights);
@@ -409,13 +407,14 @@ base::Result<MachineRecord> LocalExecutor::measure_machine(const BuiltKernel* ke
     MachineRecord record;
     WHET_TRY(Arena* const arena, arena_of(false, 2 * kRotationBytes));
     code_.begin_group();
-    if (kernel != nullptr && kernel->blob.spec.kind == jit::MicrokernelKind::tile) {
+    if (kernel != nullptr && kernel->blob.spec.kind == jit::MicrokernelKind::tile &&
+        kernel->blob.spec.element == jit::Element::f32) {
         // One tile, its operands in the first-level cache: the multiply-add units are all that it
         // waits for.
         constexpr int64_t kDepth = 128, kTiles = 64;
         WHET_TRY(auto* const function, code_.load(kernel->id, kernel->blob));
         const jit::MicrokernelSpec& spec = kernel->blob.spec;
-        const int64_t width = spec.vectors * jit::lanes_of(spec.isa);
+        const int64_t width = spec.vectors * spec.lanes();
         WHET_TRY(
             GuardedBuffer result,
             GuardedBuffer::make(static_cast<size_t>(spec.rows * width) * 4, Edge::start, false));

@@ -69,21 +69,22 @@ std::string index_text(const whet_view& view, const int64_t* index) {
 /// Where the wild set may hold NaN and infinity: an operand in which they do not reach every
 /// result. A convolution's weights stay finite: plans that multiply padding zeros are legal for
 /// finite weights only, which the program checks when it packs or calls.
+template <typename T>
 void place_non_finite(const whet_op& op, void* const* data) {
     constexpr int64_t kRows = 4;
     const whet_view& a = op.operands[WHET_A];
     const whet_view& b = op.operands[WHET_B];
-    auto* a_data = static_cast<float*>(data[WHET_A]);
-    const float inf = std::numeric_limits<float>::infinity();
+    auto* a_data = static_cast<T*>(data[WHET_A]);
+    constexpr T inf = std::numeric_limits<T>::infinity(), nan = std::numeric_limits<T>::quiet_NaN();
     if (op.kind == WHET_MATMUL) {
         const int row = a.rank - 2, column = b.rank - 1;
         if (a.extents[row] >= kRows && a.extents[row + 1] > 0) {
-            a_data[(a.extents[row] - 1) * a.strides[row]] = std::nanf("");
+            a_data[(a.extents[row] - 1) * a.strides[row]] = nan;
             a_data[a.extents[row] / 2 * a.strides[row]] = inf;
         }
         if (b.extents[column] >= kRows && b.extents[column - 1] > 0) {
-            auto* b_data = static_cast<float*>(data[WHET_B]);
-            b_data[(b.extents[column] - 1) * b.strides[column]] = std::nanf("");
+            auto* b_data = static_cast<T*>(data[WHET_B]);
+            b_data[(b.extents[column] - 1) * b.strides[column]] = nan;
             b_data[b.extents[column] / 2 * b.strides[column]] = -inf;
         }
         return;
@@ -93,13 +94,13 @@ void place_non_finite(const whet_op& op, void* const* data) {
     if (op.kind == WHET_SOFTMAX) {
         if (a.extents[0] < kRows) return;
         index[0] = a.extents[0] - 1;
-        a_data[offset_of(a, index)] = std::nanf("");
+        a_data[offset_of(a, index)] = nan;
         index[0] = a.extents[0] / 2;
         a_data[offset_of(a, index)] = -inf;
         return;
     }
     for (int d = 0; d < a.rank; ++d) index[d] = a.extents[d] - 1;
-    a_data[offset_of(a, index)] = std::nanf("");
+    a_data[offset_of(a, index)] = nan;
     for (int d = 2; d < a.rank; ++d) index[d] = 0;
     a_data[offset_of(a, index)] = inf;
 }
@@ -115,6 +116,10 @@ int64_t span_of(const whet_view& view) noexcept {
     return last + 1;
 }
 
+size_t bytes_of(const whet_op& op, uint32_t operand) noexcept {
+    return static_cast<size_t>(span_of(op.operands[operand]) * jit::bytes_of(jit::element_of(op)));
+}
+
 base::Result<void> check_operands(const whet_op& op, size_t memory_bytes) {
     double bytes = 0;
     for (uint32_t i = 0; i < op.operand_count; ++i) {
@@ -127,7 +132,7 @@ base::Result<void> check_operands(const whet_op& op, size_t memory_bytes) {
             }
         }
         // Two sets; the result also has its expected image.
-        bytes += static_cast<double>(span_of(view)) * sizeof(float) * (i == WHET_DST ? 4 : 2);
+        bytes += static_cast<double>(bytes_of(op, i)) * (i == WHET_DST ? 4 : 2);
     }
     if (span_of(op.operands[WHET_DST]) == 0)
         return make_error(Code::unsupported, "the result is empty");
@@ -145,61 +150,76 @@ base::Result<void> check_operands(const whet_op& op, size_t memory_bytes) {
 base::Result<std::unique_ptr<OpContext>> OpContext::make(const whet_op& op, bool guarded,
                                                          uint64_t seed) {
     std::unique_ptr<OpContext> context(new OpContext(op, guarded));
-    for (int s = 0; s < 2; ++s) WHET_TRY_VOID(context->fill(context->sets_[s], s == 0, seed));
+    for (int s = 0; s < 2; ++s) {
+        DataSet& set = context->sets_[s];
+        WHET_TRY_VOID(context->is_f64() ? context->fill<double>(set, s == 0, seed)
+                                        : context->fill<float>(set, s == 0, seed));
+    }
     return context;
 }
 
+template <typename T>
 base::Result<void> OpContext::fill(DataSet& set, bool exact, uint64_t seed) {
     Random random(base::hash_combine(seed, exact ? 1 : 2));
     for (uint32_t i = 0; i < op_.operand_count; ++i) {
-        const auto floats = static_cast<size_t>(span_of(op_.operands[i]));
-        WHET_TRY(set.operands[i], GuardedBuffer::make(floats * sizeof(float),
-                                                      exact ? Edge::end : Edge::start, guarded_));
+        const auto count = static_cast<size_t>(span_of(op_.operands[i]));
+        WHET_TRY(set.operands[i],
+                 GuardedBuffer::make(count * sizeof(T), exact ? Edge::end : Edge::start, guarded_));
         set.data[i] = set.operands[i].data();
-        memory_bytes_ += floats * sizeof(float);
+        memory_bytes_ += count * sizeof(T);
         if (i == WHET_DST) continue;
         if (exact)
-            fill_exact(set.operands[i].floats(), floats, random);
+            fill_exact(set.operands[i].values<T>(), count, random);
         else
-            fill_wild(set.operands[i].floats(), floats, random, i == WHET_A);
+            fill_wild(set.operands[i].values<T>(), count, random, i == WHET_A);
     }
-    if (!exact) place_non_finite(op_, set.data);
+    if (!exact) place_non_finite<T>(op_, set.data);
     // alpha = 0: the sources are not read, so any value must do.
     if (op_.kind == WHET_MATMUL && op_.alpha == 0) {
         for (const int i : {WHET_A, WHET_B}) {
-            std::fill_n(set.operands[i].floats(), set.operands[i].bytes() / sizeof(float),
-                        std::nanf(""));
+            std::fill_n(set.operands[i].values<T>(), set.operands[i].bytes() / sizeof(T),
+                        std::numeric_limits<T>::quiet_NaN());
         }
     }
     for (uint32_t i = 1; i < op_.operand_count; ++i) set.operands[i].protect(true);
 
-    set.poison = exact ? std::numeric_limits<float>::signaling_NaN() : kFinitePoison;
-    const size_t floats = set.operands[WHET_DST].bytes() / sizeof(float);
+    set.poison =
+        exact ? bits_of(std::numeric_limits<T>::signaling_NaN()) : bits_of(T{kFinitePoison});
+    const size_t count = set.operands[WHET_DST].bytes() / sizeof(T);
     if (op_.kind == WHET_MATMUL && op_.beta != 0) {
         // The result is read: its start image has values where the view lies, poison in the gaps.
-        std::vector<float> values(floats);
+        std::vector<T> values(count);
         if (exact)
-            fill_exact(values.data(), floats, random);
+            fill_exact(values.data(), count, random);
         else
-            fill_wild(values.data(), floats, random, true);
-        set.initial.assign(floats, set.poison);
+            fill_wild(values.data(), count, random, true);
+        fill_result<T>(set);
+        set.initial.assign(set.operands[WHET_DST].data(),
+                           set.operands[WHET_DST].data() + count * sizeof(T));
         int64_t index[WHET_MAX_RANK] = {};
         do {
             const auto at = static_cast<size_t>(offset_of(op_.operands[WHET_DST], index));
-            set.initial[at] = values[at];
+            std::memcpy(set.initial.data() + at * sizeof(T), &values[at], sizeof(T));
         } while (advance(op_.operands[WHET_DST], index));
-        memory_bytes_ += floats * sizeof(float);
+        memory_bytes_ += count * sizeof(T);
     }
     return {};
 }
 
+template <typename T>
+void OpContext::fill_result(DataSet& set) {
+    using Word = decltype(bits_of(T{}));
+    std::fill_n(set.operands[WHET_DST].values<Word>(), result_elements<T>(),
+                static_cast<Word>(set.poison));
+}
+
 void OpContext::reset_result(DataSet& set) {
-    float* result = set.operands[WHET_DST].floats();
-    const size_t floats = set.operands[WHET_DST].bytes() / sizeof(float);
     if (!set.initial.empty())
-        std::memcpy(result, set.initial.data(), floats * sizeof(float));
+        std::memcpy(set.operands[WHET_DST].data(), set.initial.data(), set.initial.size());
+    else if (is_f64())
+        fill_result<double>(set);
     else
-        std::fill_n(result, floats, set.poison);
+        fill_result<float>(set);
 }
 
 base::Result<std::byte*> OpContext::scratch(size_t bytes) {
@@ -319,26 +339,28 @@ void OpContext::remember(const Runnable& runnable) {
 }
 
 /// share: of the results that were computed; below 1 the others must be untouched.
+template <typename T>
 base::Result<void> OpContext::compare(const DataSet& set, double share) const {
-    const float* got = set.operands[WHET_DST].floats();
-    const size_t floats = result_floats();
+    using Word = decltype(bits_of(T{}));
+    const std::byte* const got = set.operands[WHET_DST].data();
+    const size_t count = result_elements<T>();
     const bool partial = share < 1;
-    if (!partial && std::memcmp(got, set.expected.data(), floats * sizeof(float)) == 0) return {};
-    const auto bits = [](const float* values, size_t i) {
-        uint32_t word;
-        std::memcpy(&word, values + i, sizeof(word));
+    if (!partial && std::memcmp(got, set.expected.data(), count * sizeof(T)) == 0) return {};
+    const auto bits = [](const std::byte* values, size_t i) {
+        Word word;
+        std::memcpy(&word, values + i * sizeof(T), sizeof(word));
         return word;
     };
     constexpr size_t kBlock = 1024;
     size_t written = 0;
-    for (size_t first = 0; first < floats; first += kBlock) {
-        const size_t last = std::min(floats, first + kBlock);
+    for (size_t first = 0; first < count; first += kBlock) {
+        const size_t last = std::min(count, first + kBlock);
         uint32_t right = 0, untouched = 0;
         if (partial) {
-            const uint32_t poison = std::bit_cast<uint32_t>(set.poison);
-            const float* const start = set.initial.empty() ? nullptr : set.initial.data();
+            const auto poison = static_cast<Word>(set.poison);
+            const std::byte* const start = set.initial.empty() ? nullptr : set.initial.data();
             for (size_t i = first; i < last; ++i) {
-                const uint32_t value = bits(got, i);
+                const Word value = bits(got, i);
                 const bool equal = value == bits(set.expected.data(), i);
                 right += equal;
                 untouched += !equal & (value == (start != nullptr ? bits(start, i) : poison));
@@ -346,7 +368,7 @@ base::Result<void> OpContext::compare(const DataSet& set, double share) const {
             written += right;
         }
         if (right + untouched != last - first)
-            WHET_TRY_VOID(compare_block(set, first, last, partial));
+            WHET_TRY_VOID(compare_block<T>(set, first, last, partial));
     }
     // Values of the exact set are finite, so that equal ones have equal bits.
     if (!partial || &set != &sets_[0]) return {};
@@ -356,65 +378,73 @@ base::Result<void> OpContext::compare(const DataSet& set, double share) const {
                       expected);
 }
 
+template <typename T>
 base::Result<void> OpContext::compare_block(const DataSet& set, size_t first, size_t last,
                                             bool partial) const {
-    const float* got = set.operands[WHET_DST].floats();
+    const T* got = set.operands[WHET_DST].values<T>();
+    const auto* expected = reinterpret_cast<const T*>(set.expected.data());
+    const auto* initial = reinterpret_cast<const T*>(set.initial.data());
     for (size_t i = first; i < last; ++i) {
-        if (same(got[i], set.expected[i])) continue;
-        const float start = set.initial.empty() ? set.poison : set.initial[i];
-        if (partial && std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(start)) continue;
-        return make_error(Code::verify_failed, "element at offset %zu: got %.9g, expected %.9g", i,
-                          static_cast<double>(got[i]), static_cast<double>(set.expected[i]));
+        if (same(got[i], expected[i])) continue;
+        const uint64_t start = set.initial.empty() ? set.poison : bits_of(initial[i]);
+        if (partial && bits_of(got[i]) == start) continue;
+        return make_error(Code::verify_failed, "element at offset %zu: got %.*g, expected %.*g", i,
+                          std::numeric_limits<T>::max_digits10, static_cast<double>(got[i]),
+                          std::numeric_limits<T>::max_digits10, static_cast<double>(expected[i]));
     }
     return {};
 }
 
+template <typename T>
 base::Result<void> OpContext::check_gaps(const DataSet& set) const {
     const whet_view& view = op_.operands[WHET_DST];
-    const size_t floats = result_floats();
-    if (static_cast<size_t>(count_of(view)) == floats) return {};
-    std::vector<bool> covered(floats);
+    const size_t count = result_elements<T>();
+    if (static_cast<size_t>(count_of(view)) == count) return {};
+    std::vector<bool> covered(count);
     int64_t index[WHET_MAX_RANK] = {};
     do covered[static_cast<size_t>(offset_of(view, index))] = true;
     while (advance(view, index));
-    const float* got = set.operands[WHET_DST].floats();
-    for (size_t i = 0; i < floats; ++i) {
-        if (covered[i] || std::bit_cast<uint32_t>(got[i]) == std::bit_cast<uint32_t>(set.poison))
-            continue;
-        return make_error(Code::verify_failed, "gap between rows written at offset %zu: %.9g", i,
-                          static_cast<double>(got[i]));
+    const T* got = set.operands[WHET_DST].values<T>();
+    for (size_t i = 0; i < count; ++i) {
+        if (covered[i] || bits_of(got[i]) == set.poison) continue;
+        return make_error(Code::verify_failed, "gap between rows written at offset %zu: %.*g", i,
+                          std::numeric_limits<T>::max_digits10, static_cast<double>(got[i]));
     }
     return {};
 }
 
+template <typename T>
 base::Result<void> OpContext::check_element(DataSet& set, void* const* reference_data,
                                             const int64_t* index, bool tolerance) {
     const whet_view& view = op_.operands[WHET_DST];
-    const float got = set.operands[WHET_DST].floats()[offset_of(view, index)];
-    const float expected = jit::reference_consistent_element(op_, reference_data, index);
+    const T got = set.operands[WHET_DST].values<T>()[offset_of(view, index)];
+    const T expected =
+        static_cast<T>(jit::reference_consistent_element(op_, reference_data, index));
     ++set.checked;
     if (!same(got, expected)) {
-        return make_error(Code::verify_failed, "element [%s]: got %.9g, expected %.9g",
-                          index_text(view, index).c_str(), static_cast<double>(got),
+        return make_error(Code::verify_failed, "element [%s]: got %.*g, expected %.*g",
+                          index_text(view, index).c_str(), std::numeric_limits<T>::max_digits10,
+                          static_cast<double>(got), std::numeric_limits<T>::max_digits10,
                           static_cast<double>(expected));
     }
     if (!tolerance || !std::isfinite(got)) return {};
     const jit::ExactElement exact = jit::reference_exact_element(op_, reference_data, index);
     if (!std::isfinite(exact.value) || std::abs(got - exact.value) <= jit::tolerance(op_, exact))
         return {};
-    return make_error(Code::verify_failed, "element [%s]: got %.9g, exact %.17g, tolerance %.3g",
-                      index_text(view, index).c_str(), static_cast<double>(got), exact.value,
-                      jit::tolerance(op_, exact));
+    return make_error(Code::verify_failed, "element [%s]: got %.*g, exact %.17g, tolerance %.3g",
+                      index_text(view, index).c_str(), std::numeric_limits<T>::max_digits10,
+                      static_cast<double>(got), exact.value, jit::tolerance(op_, exact));
 }
 
+template <typename T>
 base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns) {
     const whet_view& view = op_.operands[WHET_DST];
     // The reference reads the start image where the operation reads its result.
-    std::vector<float> start = set.initial.empty() ? std::vector<float>() : set.initial;
+    std::vector<std::byte> start = set.initial;
     void* data[WHET_MAX_OPERANDS];
     std::copy(std::begin(set.data), std::end(set.data), data);
     if (!start.empty()) data[WHET_DST] = start.data();
-    WHET_TRY_VOID(check_gaps(set));
+    WHET_TRY_VOID(check_gaps<T>(set));
 
     const int64_t began = base::thread_cpu_ns();
     // Seeded by what was checked before, so that a second look sees other elements.
@@ -426,12 +456,12 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
     };
     for (int64_t i = 0; i < kProbeElements; ++i) {
         draw();
-        WHET_TRY_VOID(check_element(set, data, index, tolerance));
+        WHET_TRY_VOID(check_element<T>(set, data, index, tolerance));
     }
     const double each_ns = static_cast<double>(base::thread_cpu_ns() - began) / kProbeElements;
     if (each_ns * static_cast<double>(count_of(view)) <= static_cast<double>(budget_ns)) {
         std::fill_n(index, WHET_MAX_RANK, 0);
-        do WHET_TRY_VOID(check_element(set, data, index, tolerance));
+        do WHET_TRY_VOID(check_element<T>(set, data, index, tolerance));
         while (advance(view, index));
         set.complete = true;
     } else {
@@ -440,7 +470,7 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
         for (int corner = 0; corner < 1 << view.rank; ++corner) {
             for (int d = 0; d < view.rank; ++d)
                 index[d] = corner >> d & 1 ? view.extents[d] - 1 : 0;
-            WHET_TRY_VOID(check_element(set, data, index, tolerance));
+            WHET_TRY_VOID(check_element<T>(set, data, index, tolerance));
         }
         for (int axis = view.rank - 1; axis >= 0; --axis) {
             // The last positions first: remainders lie there. Half the budget at most for this part
@@ -449,20 +479,31 @@ base::Result<void> OpContext::accept(DataSet& set, bool exact, int64_t budget_ns
             for (int64_t i = view.extents[axis] - 1; i >= 0 && base::thread_cpu_ns() < until; --i) {
                 draw();
                 index[axis] = i;
-                WHET_TRY_VOID(check_element(set, data, index, tolerance));
+                WHET_TRY_VOID(check_element<T>(set, data, index, tolerance));
             }
         }
         for (int64_t i = 0; i < kRandomElements && base::thread_cpu_ns() - began < budget_ns; ++i) {
             draw();
-            WHET_TRY_VOID(check_element(set, data, index, tolerance));
+            WHET_TRY_VOID(check_element<T>(set, data, index, tolerance));
         }
     }
     set.spent_ns += budget_ns;
     if (!set.expected.empty()) return {};
-    const float* got = set.operands[WHET_DST].floats();
-    set.expected.assign(got, got + result_floats());
-    memory_bytes_ += set.expected.size() * sizeof(float);
+    const std::byte* const got = set.operands[WHET_DST].data();
+    set.expected.assign(got, got + set.operands[WHET_DST].bytes());
+    memory_bytes_ += set.expected.size();
     return {};
+}
+
+/// What a run left: accepted by the reference, or compared with what was accepted before.
+template <typename T>
+base::Result<void> OpContext::judge(DataSet& set, bool exact, bool first, double share,
+                                    int64_t reference_budget_ns) {
+    const bool sliced = share < 1;
+    WHET_TRY_VOID(first ? accept<T>(set, exact, reference_budget_ns / 2) : compare<T>(set, share));
+    const int64_t left_ns = reference_budget_ns / 2 - set.spent_ns;
+    if (sliced || set.complete || left_ns <= kDeeperNs) return {};
+    return accept<T>(set, exact, left_ns);
 }
 
 base::Result<void> OpContext::check_canaries() {
@@ -494,11 +535,9 @@ TrialResult OpContext::verify(const Runnable& runnable, int64_t reference_budget
             return result;
         }
         whole_ns_ = whole_ns_ == 0 ? call_ns_ : std::min(whole_ns_, call_ns_);
-        checked =
-            first ? accept(set, exact, reference_budget_ns / 2) : compare(set, sliced ? share : 1);
-        const int64_t left_ns = reference_budget_ns / 2 - set.spent_ns;
-        if (checked && !sliced && !set.complete && left_ns > kDeeperNs)
-            checked = accept(set, exact, left_ns);
+        checked = is_f64()
+                      ? judge<double>(set, exact, first, sliced ? share : 1, reference_budget_ns)
+                      : judge<float>(set, exact, first, sliced ? share : 1, reference_budget_ns);
         if (checked) checked = check_canaries();
         ran_whole = ran_whole && !sliced;
         result.checked_elements += set.checked;

@@ -13,6 +13,7 @@
 #include <whet/whet.h>
 
 #include "base/status.hpp"
+#include "jit/op/computation.hpp"
 #include "jit/plan/plan.hpp"
 #include "jit/plan/slice.hpp"
 #include "runtime/forge/executor.hpp"
@@ -72,9 +73,9 @@ private:
     struct DataSet {
         GuardedBuffer operands[WHET_MAX_OPERANDS];
         void* data[WHET_MAX_OPERANDS] = {};
-        std::vector<float> initial;  ///< start image of the result; empty: all poison
-        float poison = 0;
-        std::vector<float> expected;  ///< empty until a candidate was accepted
+        std::vector<std::byte> initial;   ///< start image of the result; empty: all poison
+        uint64_t poison = 0;              ///< the bits of one element
+        std::vector<std::byte> expected;  ///< empty until a candidate was accepted
         PackedCopy packed[WHET_MAX_OPERANDS];
         uint64_t checked = 0;   ///< elements compared with the reference
         int64_t spent_ns = 0;   ///< of the budgets for comparing
@@ -82,7 +83,11 @@ private:
     };
 
     OpContext(const whet_op& op, bool guarded) : op_(op), guarded_(guarded) {}
+    // T: float or double, the operation's type; those without decide it once.
+    template <typename T>
     base::Result<void> fill(DataSet& set, bool exact, uint64_t seed);
+    template <typename T>
+    void fill_result(DataSet& set);
     void reset_result(DataSet& set);
     /// Ranges of tasks in the order in which a verification runs them.
     using Pieces = std::vector<std::pair<int64_t, int64_t>>;
@@ -97,15 +102,27 @@ private:
     };
     Selection select(const jit::Plan& plan, bool whole, bool all, bool reverse) const;
     base::Result<void> run(DataSet& set, const Runnable& runnable, const Selection& selection);
+    template <typename T>
     base::Result<void> compare(const DataSet& set, double share) const;
+    template <typename T>
     base::Result<void> compare_block(const DataSet& set, size_t first, size_t last,
                                      bool partial) const;
     base::Result<void> check_canaries();
+    template <typename T>
     base::Result<void> accept(DataSet& set, bool exact, int64_t budget_ns);
+    template <typename T>
     base::Result<void> check_gaps(const DataSet& set) const;
+    template <typename T>
     base::Result<void> check_element(DataSet& set, void* const* reference_data,
                                      const int64_t* index, bool tolerance);
-    size_t result_floats() const { return sets_[0].operands[WHET_DST].bytes() / sizeof(float); }
+    template <typename T>
+    base::Result<void> judge(DataSet& set, bool exact, bool first, double share,
+                             int64_t reference_budget_ns);
+    bool is_f64() const { return jit::element_of(op_) == jit::Element::f64; }
+    template <typename T>
+    size_t result_elements() const {
+        return sets_[0].operands[WHET_DST].bytes() / sizeof(T);
+    }
 
     whet_op op_;
     bool guarded_;
@@ -120,5 +137,7 @@ private:
 
 /// Elements between the first and one past the last that a view touches; 0 when it is empty.
 int64_t span_of(const whet_view& view) noexcept;
+/// The same of an operand, in bytes.
+size_t bytes_of(const whet_op& op, uint32_t operand) noexcept;
 
 }  // namespace whet::runtime::forge

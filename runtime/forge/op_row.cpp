@@ -28,6 +28,8 @@ public:
         Values values;
         std::string_view text = word.substr(equals + 1);
         if (text == "true") text = "1";
+        if (text == "f32") text = "32";
+        if (text == "f64") text = "64";
         for (;;) {
             int64_t value = 0;
             const auto [end, error] =
@@ -86,8 +88,9 @@ private:
     size_t used_ = 0;
 };
 
-whet_tensor tensor_of(const Values& extents, const Values* strides = nullptr) {
-    return {nullptr, WHET_F32, static_cast<int32_t>(extents.size()), extents.data(),
+whet_tensor tensor_of(const Values& extents, const Values* strides = nullptr,
+                      whet_dtype dtype = WHET_F32) {
+    return {nullptr, dtype, static_cast<int32_t>(extents.size()), extents.data(),
             strides != nullptr ? strides->data() : nullptr};
 }
 
@@ -101,13 +104,18 @@ base::Result<whet_op> parse_product(std::string_view name, Row& row) {
     const int64_t batch = name == "bmm" ? row.number("batch") : 0;
     const bool linear = name == "linear";
     const int64_t frozen = row.number("frozen", 0), with_bias = row.number("bias", linear ? 1 : 0);
-    const int64_t relu = row.number("relu", 0), threads = row.number("threads", 1);
+    const int64_t relu = row.number("relu", 0), threads = row.number("threads", 1),
+                  bits = row.number("dtype", 32);
     WHET_TRY_VOID(row.check());
+    if (bits != 32 && bits != 64)
+        return make_error(Code::invalid_argument, "got another dtype, expected f32 or f64");
+    const whet_dtype dtype = bits == 64 ? WHET_F64 : WHET_F32;
     Values c{m, n}, a{m, k}, b{k, n}, bias{n}, weight_strides{1, k};
     if (batch > 0)
         for (Values* extents : {&c, &a, &b}) extents->insert(extents->begin(), batch);
-    const whet_tensor dst = tensor_of(c), src = tensor_of(a), added = tensor_of(bias);
-    const whet_tensor weights = tensor_of(b, linear ? &weight_strides : nullptr);
+    const whet_tensor dst = tensor_of(c, nullptr, dtype), src = tensor_of(a, nullptr, dtype),
+                      added = tensor_of(bias, nullptr, dtype);
+    const whet_tensor weights = tensor_of(b, linear ? &weight_strides : nullptr, dtype);
     whet_op op{};
     const whet_status status =
         whet_op_matmul(&op, &dst, &src, &weights, with_bias != 0 ? &added : nullptr, 1, 0,

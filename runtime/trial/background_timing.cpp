@@ -48,7 +48,7 @@ size_t page_offset(int layout, uint32_t operand) {
 }
 
 size_t operand_bytes(const whet_view& view) {
-    const size_t bytes = static_cast<size_t>(element_span(view)) * sizeof(float);
+    const size_t bytes = static_cast<size_t>(element_span(view)) * element_bytes(view);
     return (bytes + 4095) / 4096 * 4096 + kLayoutSlack;
 }
 
@@ -83,12 +83,17 @@ Sizes sizes_of(const whet_op& op, const Record& record, size_t cold_bytes, size_
 }
 
 /// Cheap values in [-1, 1), never denormal.
-void fill(float* data, size_t count) {
+template <typename T>
+void fill_as(void* data, size_t bytes) {
+    auto* const values = static_cast<T*>(data);
     uint32_t state = 12345;
-    for (size_t i = 0; i < count; ++i) {
+    for (size_t i = 0; i < bytes / sizeof(T); ++i) {
         state = state * 1664525u + 1013904223u;
-        data[i] = static_cast<float>(static_cast<int32_t>(state)) * (1.0f / 2147483648.0f);
+        values[i] = static_cast<T>(static_cast<int32_t>(state)) * (T{1} / T{2147483648});
     }
+}
+void fill(const whet_view& view, void* data, size_t bytes) {
+    view.dtype == WHET_F64 ? fill_as<double>(data, bytes) : fill_as<float>(data, bytes);
 }
 
 long switches() {
@@ -271,13 +276,14 @@ base::Result<BackgroundTimes> BackgroundTimer::compare(const whet_op& op, whet_o
     for (uint32_t i = 0; i < op.operand_count; ++i) {
         if (i == WHET_B && copies > 0) continue;
         contest.blocks[i] = take(sizes.operands[i]);
-        fill(reinterpret_cast<float*>(contest.blocks[i]), sizes.operands[i] / sizeof(float));
+        fill(op.operands[i], contest.blocks[i], sizes.operands[i]);
     }
     contest.lay_out(0);
     for (size_t copy = 0; copy < copies; ++copy) {
         void* const weights =
             take(sizes.operands[WHET_B]) + page_offset(static_cast<int>(copy) % kLayouts, WHET_B);
-        fill(static_cast<float*>(weights), static_cast<size_t>(element_span(op.operands[WHET_B])));
+        const whet_view& b = op.operands[WHET_B];
+        fill(b, weights, static_cast<size_t>(element_span(b)) * element_bytes(b));
         contest.weights.push_back(weights);
         if (sizes.packs[WHET_B] == 0) continue;
         contest.packed.push_back(take_packed(sizes.packs[WHET_B]));

@@ -101,6 +101,28 @@ TEST(KernelCheck, TheInterpreterPasses) {
     EXPECT_TRUE(checked) << checked.error().message;
 }
 
+TEST(KernelCheck, TheInterpreterPassesInF64AndF32CodeForItDoesNot) {
+    static const auto f64 = [] {
+        jit::MicrokernelSpec spec = tile(4, 2);
+        spec.element = jit::Element::f64;
+        return spec;
+    };
+    for (uint64_t seed = kSeed; seed < kSeed + 20; ++seed) {
+        const auto checked = check_microkernel(
+            f64(), [](const void* args) { jit::run_portable(f64(), args); }, true, seed);
+        EXPECT_TRUE(checked) << checked.error().message;
+        const auto wrong = check_microkernel(
+            f64(),
+            [](const void* raw) {
+                const auto& args = *static_cast<const jit::TileArgsOf<double>*>(raw);
+                jit::run_portable(f64(), raw);
+                if (args.tiles > 0) args.dst[0] = static_cast<float>(args.dst[0]);
+            },
+            true, seed);
+        EXPECT_FALSE(wrong) << seed;
+    }
+}
+
 TEST(KernelCheck, EveryKindOfWrongCodeIsRefused) {
     for (const WrongCode& wrong : kWrong) {
         for (uint64_t seed = kSeed; seed < kSeed + 50; ++seed) {
@@ -147,13 +169,14 @@ TEST(KernelCheck, PrebuiltMicrokernelsPass) {
     for (int rows = 1; rows <= 28; ++rows) {
         for (int vectors = 1; vectors <= 4; ++vectors) {
             for (int unroll : {1, 2, 4, 8, jit::kTransposedUnroll}) {
-                for (int form = 0; form < 32; ++form) {
+                for (int form = 0; form < 64; ++form) {
                     jit::MicrokernelSpec spec = tile(rows, vectors);
                     spec.isa = isa;
                     spec.unroll = static_cast<uint8_t>(unroll);
                     spec.scalar = static_cast<jit::ScalarForm>(form % 4);
                     spec.vector = static_cast<jit::VectorForm>(form / 4 % 4);
-                    spec.masked_loads = form / 16;
+                    spec.masked_loads = form / 16 % 2;
+                    spec.element = static_cast<jit::Element>(form / 32);
                     if (spec.vector == jit::VectorForm::transposed) spec.prefetch = jit::kAheadLine;
                     if (!source.ready(spec)) continue;
                     auto kernel = source.kernel(spec, false);

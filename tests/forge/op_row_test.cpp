@@ -17,6 +17,12 @@ TEST(ParseOpRow, ReadsEveryOperatorOfTheSuites) {
     EXPECT_EQ(linear->frozen, 1u << WHET_B | 1u << WHET_BIAS);
     EXPECT_EQ(linear->operands[WHET_B].strides[0], 1);
     EXPECT_EQ(linear->operands[WHET_B].strides[1], 384);
+    const auto f64 = parse_op_row("gemm m=3 k=4 n=5 dtype=f64");
+    ASSERT_TRUE(f64) << f64.error().message;
+    EXPECT_EQ(f64->operands[WHET_A].dtype, WHET_F64);
+    const auto f32 = parse_op_row("linear m=3 k=4 n=5 dtype=f32");
+    ASSERT_TRUE(f32);
+    EXPECT_EQ(f32->operands[WHET_BIAS].dtype, WHET_F32);
     const auto bmm = parse_op_row("bmm batch=3 m=4 k=5 n=6");
     ASSERT_TRUE(bmm);
     EXPECT_EQ(bmm->operands[WHET_A].rank, 3);
@@ -42,7 +48,8 @@ TEST(ParseOpRow, ReadsEveryOperatorOfTheSuites) {
 TEST(ParseOpRow, RefusesNonsenseWithAReason) {
     for (const char* row :
          {"", " ", "linear", "linear m=1 k=2", "linear m=1 k=2 n=3 q=4", "linear m=-1 k=2 n=3",
-          "linear m=a k=2 n=3", "linear m= k=2 n=3", "norm m=1 n=2", "conv2d in_channels=4",
+          "linear m=a k=2 n=3", "linear m= k=2 n=3", "norm m=1 n=2",
+          "gemm m=1 k=2 n=3 dtype=f16", "gemm m=1 k=2 n=3 dtype=16", "softmax rows=1 columns=2 dtype=f64", "conv2d in_channels=4",
           "conv2d in_channels=4 out_channels=4 spatial=3 kernel=9", "gemm m=1x k=1 n=1",
           "gemm m=1 k=1 n=1 threads=0", "gemm m=1 k=1 n=1 threads=5000000000",
           "conv2d in_channels=4 out_channels=4 spatial=3 kernel=1 groups=0",

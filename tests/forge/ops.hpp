@@ -44,6 +44,11 @@ inline whet_op matmul_op(int64_t m, int64_t k, int64_t n, bool transposed = fals
     return op;
 }
 
+inline whet_op in_f64(whet_op op) {
+    for (uint32_t i = 0; i < op.operand_count; ++i) op.operands[i].dtype = WHET_F64;
+    return op;
+}
+
 inline whet_op conv_op(int64_t ci, int64_t co, int64_t size, int64_t kernel, int stride,
                        int padding, int groups = 1) {
     whet_op op{};

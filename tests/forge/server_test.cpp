@@ -158,7 +158,7 @@ TEST_P(Server, AnswersText) {
              {"inspect matmul", "error: "},
              {"inspect linear m=2 k=8 n=8", "sketches"},
              {"tune linear m=2 k=8 n=8 0.2", "schedule"},
-             {"report", "{\"sites\": ["},
+             {"report", "\"sites\": ["},
              {"explain linear m=2 k=8 n=8", "not in the store"},
              {"sing", "error: got request 'sing'"}}) {
         TextMessage message;

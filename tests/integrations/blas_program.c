@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An ordinary C program that multiplies matrices through a BLAS, to be run with libwhet_blas.so
+ * An ordinary C program that multiplies matrices through a BLAS (in f32, or in f64 by BLAS_F64), to be run with libwhet_blas.so
  * preloaded: every answer is compared with plain loops before tuning, while it runs, and after
  * plans serve. Public bug cases C05, C07, C08, C09, C11, C14. Prints one line per phase; exits with
  * 1 at the first wrong answer.
@@ -21,34 +21,46 @@
 
 #include "../report_text.h"
 
-void sgemm_(const char* ta, const char* tb, const int* m, const int* n, const int* k,
-            const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
-            const float* beta, float* c, const int* ldc);
-void cblas_sgemm(int layout, int ta, int tb, int m, int n, int k, float alpha, const float* a,
-                 int lda, const float* b, int ldb, float beta, float* c, int ldc);
+#ifdef BLAS_F64
+typedef double element;
+#define GEMM dgemm_
+#define CBLAS_GEMM cblas_dgemm
+#define UNIT_ROUNDOFF 1.12e-16
+#else
+typedef float element;
+#define GEMM sgemm_
+#define CBLAS_GEMM cblas_sgemm
+#define UNIT_ROUNDOFF 6e-8
+#endif
+
+void GEMM(const char* ta, const char* tb, const int* m, const int* n, const int* k,
+            const element* alpha, const element* a, const int* lda, const element* b, const int* ldb,
+            const element* beta, element* c, const int* ldc);
+void CBLAS_GEMM(int layout, int ta, int tb, int m, int n, int k, element alpha, const element* a,
+                 int lda, const element* b, int ldb, element beta, element* c, int ldc);
 
 static const char* phase = "before";
 static int failures, sigchld_seen;
 
 static uint32_t random_state = 1;
-static float uniform(void) {
+static element uniform(void) {
     random_state = random_state * 1664525u + 1013904223u;
-    return (float)(int32_t)random_state * (1.0f / 2147483648.0f);
+    return (element)(int32_t)random_state * ((element)1 / 2147483648u);
 }
 
 /* Memory that ends (back) or begins (front) at an unmapped page. */
 struct guarded {
     unsigned char* map;
     size_t bytes;
-    float* data;
+    element* data;
 };
-static struct guarded guard(size_t floats, size_t offset, int front) {
+static struct guarded guard(size_t count, size_t offset, int front) {
     struct guarded g;
-    const size_t page = 4096, need = (floats * 4 + offset + page - 1) / page * page;
+    const size_t page = 4096, need = (count * sizeof(element) + offset + page - 1) / page * page;
     g.bytes = need + 2 * page;
     g.map = mmap(NULL, g.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     mprotect(g.map + page, need, PROT_READ | PROT_WRITE);
-    g.data = (float*)(front ? g.map + page + offset : g.map + page + need - floats * 4 - offset);
+    g.data = (element*)(front ? g.map + page + offset : g.map + page + need - count * sizeof(element) - offset);
     return g;
 }
 static void release(struct guarded g) { munmap(g.map, g.bytes); }
@@ -56,14 +68,14 @@ static void release(struct guarded g) { munmap(g.map, g.bytes); }
 struct product {
     char ta, tb;
     int m, n, k, pad_a, pad_b, pad_c;
-    float alpha, beta;
+    element alpha, beta;
     size_t offset;
     int front, row_major, nan_c;
 };
 
 static int close_enough(double got, double want, double magnitude, int k) {
     if (isnan(want)) return isnan(got);
-    return fabs(got - want) <= (k + 2) * 6e-8 * magnitude + 1e-30;
+    return fabs(got - want) <= (k + 2) * UNIT_ROUNDOFF * magnitude + 1e-30;
 }
 
 static void run_product(struct product p) {
@@ -75,23 +87,23 @@ static void run_product(struct product p) {
     const size_t size_c = (size_t)(p.n - 1) * ldc + p.m;
     struct guarded ga = guard(size_a, p.offset, p.front), gb = guard(size_b, p.offset, p.front),
                    gc = guard(size_c, p.offset, p.front);
-    float* old = malloc(size_c * 4);
+    element* old = malloc(size_c * sizeof(element));
     for (size_t i = 0; i < size_a; ++i) ga.data[i] = uniform();
     for (size_t i = 0; i < size_b; ++i) gb.data[i] = uniform();
     for (size_t i = 0; i < size_c; ++i) gc.data[i] = p.nan_c ? NAN : uniform();
     for (int j = 0; j + 1 < p.n; ++j)
         for (int i = p.m; i < ldc; ++i) gc.data[(size_t)j * ldc + i] = 7;
-    memcpy(old, gc.data, size_c * 4);
+    memcpy(old, gc.data, size_c * sizeof(element));
     if (p.row_major) { /* the same memory, read by rows */
-        cblas_sgemm(101, p.tb == 'N' ? 111 : 112, p.ta == 'N' ? 111 : 112, p.n, p.m, p.k, p.alpha,
+        CBLAS_GEMM(101, p.tb == 'N' ? 111 : 112, p.ta == 'N' ? 111 : 112, p.n, p.m, p.k, p.alpha,
                     gb.data, ldb, ga.data, lda, p.beta, gc.data, ldc);
     } else {
-        sgemm_(&p.ta, &p.tb, &p.m, &p.n, &p.k, &p.alpha, ga.data, &lda, gb.data, &ldb, &p.beta,
+        GEMM(&p.ta, &p.tb, &p.m, &p.n, &p.k, &p.alpha, ga.data, &lda, gb.data, &ldb, &p.beta,
                gc.data, &ldc);
     }
     for (int j = 0; j < p.n; ++j) {
         for (int i = 0; i < ldc && (size_t)j * ldc + i < size_c; ++i) {
-            const float got = gc.data[(size_t)j * ldc + i];
+            const element got = gc.data[(size_t)j * ldc + i];
             if (i >= p.m) {
                 if (got != 7) {
                     printf("FAIL %s: wrote between columns\n", phase);
@@ -99,16 +111,17 @@ static void run_product(struct product p) {
                 }
                 continue;
             }
-            double sum = 0, magnitude = 0;
+            long double sum = 0; /* the answer, beside f64 results too */
+            double magnitude = 0;
             for (int q = 0; q < p.k; ++q) {
                 const double x =
                     p.ta == 'N' ? ga.data[(size_t)q * lda + i] : ga.data[(size_t)i * lda + q];
                 const double y =
                     p.tb == 'N' ? gb.data[(size_t)j * ldb + q] : gb.data[(size_t)q * ldb + j];
-                sum += x * y;
+                sum += (long double)x * y;
                 magnitude += fabs(x * y);
             }
-            double want = p.alpha * sum;
+            double want = (double)(p.alpha * sum);
             magnitude *= fabs(p.alpha);
             if (p.beta != 0) {
                 want += (double)p.beta * old[(size_t)j * ldc + i];
@@ -116,8 +129,8 @@ static void run_product(struct product p) {
             }
             if (!close_enough(got, want, magnitude, p.k) && failures++ < 10) {
                 printf(
-                    "FAIL %s: %c%c m=%d n=%d k=%d alpha=%g beta=%g at (%d, %d): got %.9g, expected "
-                    "%.9g\n",
+                    "FAIL %s: %c%c m=%d n=%d k=%d alpha=%g beta=%g at (%d, %d): got %.17g, expected "
+                    "%.17g\n",
                     phase, p.ta, p.tb, p.m, p.n, p.k, p.alpha, p.beta, i, j, got, want);
             }
         }
@@ -144,7 +157,7 @@ static void run_cases(void) {
         run_product((struct product){'T', 'N', width, 64, depth, 0, 0, 0, 1, 0, 0, 0, 0, 1});
         run_product((struct product){'N', 'N', 64, width, depth, 0, 0, 0, 1, 0, 0, 1, 0, 1});
     }
-    for (size_t offset = 4; offset < 64; offset += 4)
+    for (size_t offset = sizeof(element); offset < 64; offset += sizeof(element))
         run_product(
             (struct product){'N', 'N', 71, 53, 41, 0, 0, 1, 1, 0, offset, (int)(offset & 8), 0, 0});
     run_product((struct product){'T', 'N', 96, 20, 600, 0, 0, 0, 1, 1, 0, 0, 0,
@@ -156,11 +169,11 @@ static void run_empty(void) {
     /* Large: the small kernels of OpenBLAS 0.3.21 read a and b at alpha = 0, and an original is not
      * corrected. */
     enum { large = 256 };
-    static float big_a[large * large], big_c[large * large];
-    float a[400], b[400], c[400], one = 1, two = 2, zero = 0;
+    static element big_a[large * large], big_c[large * large];
+    element a[400], b[400], c[400], one = 1, two = 2, zero = 0;
     int n20 = 20, n0 = 0, one_i = 1, n_large = large;
     for (int i = 0; i < large * large; ++i) big_a[i] = NAN, big_c[i] = 5;
-    sgemm_("N", "N", &n_large, &n_large, &n_large, &zero, big_a, &n_large, big_a, &n_large, &two,
+    GEMM("N", "N", &n_large, &n_large, &n_large, &zero, big_a, &n_large, big_a, &n_large, &two,
            big_c, &n_large);
     for (int i = 0; i < large * large; ++i)
         if (big_c[i] != 10) {
@@ -169,15 +182,15 @@ static void run_empty(void) {
             return;
         }
     for (int i = 0; i < 400; ++i) a[i] = b[i] = NAN, c[i] = 10;
-    sgemm_("N", "N", &n20, &n20, &n0, &one, a, &n20, b, &one_i, &two, c, &n20);
+    GEMM("N", "N", &n20, &n20, &n0, &one, a, &n20, b, &one_i, &two, c, &n20);
     for (int i = 0; i < 400; ++i)
         if (c[i] != 20) {
             printf("FAIL %s: k = 0\n", phase);
             ++failures;
             return;
         }
-    sgemm_("N", "N", &n0, &n20, &n20, &one, NULL, &one_i, b, &n20, &zero, NULL, &one_i);
-    sgemm_("N", "N", &n20, &n0, &n20, &one, a, &n20, NULL, &n20, &zero, NULL, &n20);
+    GEMM("N", "N", &n0, &n20, &n20, &one, NULL, &one_i, b, &n20, &zero, NULL, &one_i);
+    GEMM("N", "N", &n20, &n0, &n20, &one, a, &n20, NULL, &n20, &zero, NULL, &n20);
     for (int i = 0; i < 400; ++i)
         if (c[i] != 20) {
             printf("FAIL %s: m = 0 or n = 0 wrote\n", phase);
@@ -187,16 +200,16 @@ static void run_empty(void) {
 }
 
 enum { weight_size = 64 };
-static float times_weight(const float* w) {
-    static float x[weight_size * weight_size], y[weight_size * weight_size];
+static element times_weight(const element* w) {
+    static element x[weight_size * weight_size], y[weight_size * weight_size];
     const int n = weight_size;
-    const float one = 1, zero = 0;
+    const element one = 1, zero = 0;
     for (int i = 0; i < n * n; ++i) x[i] = i % (n + 1) == 0 ? 3 : 0;
-    sgemm_("N", "N", &n, &n, &n, &one, w, &n, x, &n, &zero, y, &n);
+    GEMM("N", "N", &n, &n, &n, &one, w, &n, x, &n, &zero, y, &n);
     return y[0];
 }
 
-static void expect(float got, float want, const char* what) {
+static void expect(element got, element want, const char* what) {
     if (got == want) return;
     printf("FAIL %s: %s: got %g, expected %g\n", phase, what, got, want);
     ++failures;
@@ -206,14 +219,14 @@ static int (*freeze)(const void*, size_t), (*thaw)(const void*);
 
 /* C14: changed, freed and frozen weights. */
 static void run_weights(void) {
-    enum { count = weight_size * weight_size, bytes = count * 4 };
-    float* w = malloc(bytes);
+    enum { count = weight_size * weight_size, bytes = count * sizeof(element) };
+    element* w = malloc(bytes);
     for (int i = 0; i < count; ++i) w[i] = 1;
     expect(times_weight(w), 3, "first weight");
     w[0] = 2;
     expect(times_weight(w), 6, "weight changed through its pointer");
     free(w);
-    float* w2 = malloc(bytes);
+    element* w2 = malloc(bytes);
     for (int i = 0; i < count; ++i) w2[i] = 5;
     expect(times_weight(w2), 15, "new weight at an old address");
     if (freeze && freeze(w2, bytes) == 0) {

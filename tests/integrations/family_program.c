@@ -21,22 +21,22 @@
 #include "../report_text.h"
 
 enum { most = 1 << 17 };
-static float a[most], b[most], c[most];
+static element a[most], b[most], c[most];
 static FILE* file;
 static double least, most_products;
 static long expected_calls, expected_unsupported;
 
 /* Numbers below 1, the same in every run; each fill begins elsewhere among them. */
-static float numbers[2 * most];
+static element numbers[2 * most];
 static uint32_t random_state;
 static uint32_t next_random(void) { return random_state = random_state * 1664525u + 1013904223u; }
 
 static void make_numbers(void) {
-    for (int i = 0; i < 2 * most; ++i) numbers[i] = (float)(int32_t)next_random() * (1.0f / 2147483648.0f);
+    for (int i = 0; i < 2 * most; ++i) numbers[i] = (element)(int32_t)next_random() * (1.0f / 2147483648.0f);
 }
-static void fill(float* data) { memcpy(data, numbers + (next_random() >> 8) % most, most * sizeof *data); }
+static void fill(element* data) { memcpy(data, numbers + (next_random() >> 8) % most, most * sizeof *data); }
 
-static void start(float beta) {
+static void start(element beta) {
     fill(a), fill(b), fill(c);
     if (beta == 0) /* must not be read */
         for (int i = 0; i < most; i += 3) c[i] = NAN;
@@ -45,7 +45,7 @@ static void start(float beta) {
 /* Everything that a call may have written, and what lies behind it. */
 static void finish(size_t count) { fwrite(c, sizeof *c, count + 8, file); }
 
-static void count_product(double products, float alpha) {
+static void count_product(double products, element alpha) {
     if (products > 0 && alpha != 0 && products >= least) ++expected_calls;
 }
 
@@ -62,14 +62,14 @@ struct by_address {
 };
 static struct by_address address(blas_int value) { return (struct by_address){value, -1}; }
 
-static void sgemm(char ta, char tb, blas_int m, blas_int n, blas_int k, float alpha, float beta, int pad) {
+static void sgemm(char ta, char tb, blas_int m, blas_int n, blas_int k, element alpha, element beta, int pad) {
     if ((double)m * (double)n * (double)k > most_products) return;
     const struct by_address am = address(m), an = address(n), ak = address(k);
     const struct by_address lda = address(at_least_1(is_plain(ta) ? m : k) + pad),
                             ldb = address(at_least_1(is_plain(tb) ? k : n) + pad),
                             ldc = address(at_least_1(m) + pad);
     start(beta);
-    FORTRAN(sgemm)(&ta, &tb, &am.value, &an.value, &ak.value, &alpha, a, &lda.value, b, &ldb.value,
+    FORTRAN(gemm)(&ta, &tb, &am.value, &an.value, &ak.value, &alpha, a, &lda.value, b, &ldb.value,
                    &beta, c, &ldc.value, 1, 1);
     count_product((double)m * (double)n * (double)k, alpha);
     finish((size_t)(ldc.value * n));
@@ -80,12 +80,12 @@ static int64_t by_value(blas_int value) {
     return sizeof value == 8 ? value : (int64_t)(0x7ead000000000000ull | (uint32_t)value);
 }
 
-static void c_sgemm(int layout, char ta, char tb, blas_int m, blas_int n, blas_int k, float alpha,
-                    float beta, int pad) {
+static void c_sgemm(int layout, char ta, char tb, blas_int m, blas_int n, blas_int k, element alpha,
+                    element beta, int pad) {
     if ((double)m * (double)n * (double)k > most_products) return;
-    void (*wide)(int, int, int, int64_t, int64_t, int64_t, float, const float*, int64_t, const float*,
-                 int64_t, float, float*, int64_t);
-    *(void**)&wide = (void*)CBLAS(sgemm);
+    void (*wide)(int, int, int, int64_t, int64_t, int64_t, element, const element*, int64_t, const element*,
+                 int64_t, element, element*, int64_t);
+    *(void**)&wide = (void*)CBLAS(gemm);
     const int row_major = layout == 101;
     const blas_int lda = at_least_1(is_plain(ta) != row_major ? m : k) + pad,
                    ldb = at_least_1(is_plain(tb) != row_major ? k : n) + pad,
@@ -97,7 +97,7 @@ static void c_sgemm(int layout, char ta, char tb, blas_int m, blas_int n, blas_i
     finish((size_t)(ldc * (row_major ? m : n)));
 }
 
-static void count_vectors(blas_int m, blas_int n, char trans, float alpha, blas_int incx, blas_int incy) {
+static void count_vectors(blas_int m, blas_int n, char trans, element alpha, blas_int incx, blas_int incy) {
     const blas_int rows = is_plain(trans) ? m : n, depth = is_plain(trans) ? n : m;
     const double products = (double)m * (double)n;
     if (products <= 0 || alpha == 0 || products < least) return;
@@ -107,23 +107,23 @@ static void count_vectors(blas_int m, blas_int n, char trans, float alpha, blas_
         ++expected_calls;
 }
 
-static void sgemv(char trans, blas_int m, blas_int n, float alpha, float beta, blas_int incx, blas_int incy,
+static void sgemv(char trans, blas_int m, blas_int n, element alpha, element beta, blas_int incx, blas_int incy,
                   int pad) {
     if ((double)m * (double)n > most_products) return;
     const struct by_address am = address(m), an = address(n), lda = address(at_least_1(m) + pad),
                             ix = address(incx), iy = address(incy);
     start(beta);
-    FORTRAN(sgemv)(&trans, &am.value, &an.value, &alpha, a, &lda.value, b, &ix.value, &beta, c,
+    FORTRAN(gemv)(&trans, &am.value, &an.value, &alpha, a, &lda.value, b, &ix.value, &beta, c,
                    &iy.value, 1);
     count_vectors(m, n, trans, alpha, incx, incy);
     finish((size_t)((is_plain(trans) ? m : n) * llabs(incy)));
 }
 
-static void c_sgemv(int layout, char trans, blas_int m, blas_int n, float alpha, float beta, blas_int incx,
+static void c_sgemv(int layout, char trans, blas_int m, blas_int n, element alpha, element beta, blas_int incx,
                     blas_int incy, int pad) {
     if ((double)m * (double)n > most_products) return;
     start(beta);
-    CBLAS(sgemv)(layout, code_of(trans), m, n, alpha, a, at_least_1(layout == 101 ? n : m) + pad, b, incx,
+    CBLAS(gemv)(layout, code_of(trans), m, n, alpha, a, at_least_1(layout == 101 ? n : m) + pad, b, incx,
                  beta, c, incy);
     count_vectors(m, n, trans, alpha, incx, incy);
     finish((size_t)((is_plain(trans) ? m : n) * llabs(incy)));
@@ -132,20 +132,20 @@ static void c_sgemv(int layout, char trans, blas_int m, blas_int n, float alpha,
 #ifndef DEBIAN_OPENBLAS
 /* `gap`: of the last matrix, so that the batch does not lie evenly. */
 static void c_sgemm_batch(int layout, char ta, char tb, blas_int size, blas_int groups, blas_int count,
-                          float beta, int gap) {
+                          element beta, int gap) {
     enum { most_groups = 3, most_matrices = 16 };
     int tas[most_groups], tbs[most_groups];
     blas_int m[most_groups], n[most_groups], k[most_groups], ld[most_groups], counts[most_groups];
-    float alphas[most_groups], betas[most_groups];
-    const float *as[most_matrices], *bs[most_matrices];
-    float* cs[most_matrices];
-    float *next_a = a, *next_b = b, *next_c = c;
+    element alphas[most_groups], betas[most_groups];
+    const element *as[most_matrices], *bs[most_matrices];
+    element* cs[most_matrices];
+    element *next_a = a, *next_b = b, *next_c = c;
     if ((double)count * (double)size * (double)size * (double)size > most_products) return;
     start(beta);
     for (blas_int g = 0, at = 0; g < groups; ++g) {
         tas[g] = code_of(ta), tbs[g] = code_of(tb);
         m[g] = size + g, n[g] = size + 2 * g, k[g] = size + g + 1, ld[g] = size + 5;
-        alphas[g] = 1 + (float)g, betas[g] = beta, counts[g] = count - (g == 1);
+        alphas[g] = 1 + (element)g, betas[g] = beta, counts[g] = count - (g == 1);
         for (blas_int i = 0; i < counts[g]; ++i, ++at) {
             const int more = gap && i == counts[g] - 1 ? gap : 0;
             const size_t step = (size_t)(ld[g] * ld[g] + more);
@@ -160,16 +160,16 @@ static void c_sgemm_batch(int layout, char ta, char tb, blas_int size, blas_int 
                 ++expected_calls;
         }
     }
-    CBLAS(sgemm_batch)(layout, tas, tbs, m, n, k, alphas, as, ld, bs, ld, betas, cs, ld, groups, counts);
+    CBLAS(gemm_batch)(layout, tas, tbs, m, n, k, alphas, as, ld, bs, ld, betas, cs, ld, groups, counts);
     finish((size_t)(next_c - c));
 }
 
-static void c_sgemm_batch_strided(int layout, char ta, char tb, blas_int size, blas_int count, float beta,
+static void c_sgemm_batch_strided(int layout, char ta, char tb, blas_int size, blas_int count, element beta,
                                   int pad) {
     const blas_int ld = size + 3, step = ld * ld + pad;
     if ((double)count * (double)size * (double)size * (double)size > most_products) return;
     start(beta);
-    CBLAS(sgemm_batch_strided)(layout, code_of(ta), code_of(tb), size, size + 1, size + 2, 1.5f, a, ld,
+    CBLAS(gemm_batch_strided)(layout, code_of(ta), code_of(tb), size, size + 1, size + 2, 1.5f, a, ld,
                                step, b, ld, 0, beta, c, ld, step, count);
     count_product((double)count * (double)size * (double)(size + 1) * (double)(size + 2), 1);
     finish((size_t)(count * step));
@@ -196,7 +196,7 @@ static void run_batches(void) {
 static void run_batches(void) {}
 #endif
 
-static const float scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 0}, {0, 2}, {NAN, 0}, {1, NAN}};
+static const element scalars[][2] = {{1, 0}, {1, 1}, {-0.5f, 2}, {0, 0}, {0, 2}, {NAN, 0}, {1, NAN}};
 enum { scalar_count = sizeof scalars / sizeof *scalars };
 
 static void run_products(void) {
@@ -207,7 +207,7 @@ static void run_products(void) {
         const blas_int m = sizes[s][0], n = sizes[s][1], k = sizes[s][2];
         for (int t = 0; t < 36; ++t) {
             const char ta = "NTCntc"[t % 6], tb = "NTCntc"[t / 6];
-            const float* const scalar = scalars[t % scalar_count];
+            const element* const scalar = scalars[t % scalar_count];
             sgemm(ta, tb, m, n, k, scalar[0], scalar[1], t % 3);
             c_sgemm(101 + t % 2, ta, tb, m, n, k, scalar[0], scalar[1], t % 4);
         }
@@ -228,7 +228,7 @@ static void run_vectors(void) {
         for (int i = 0; i < 7 * vector_scalar_count; ++i) {
             const blas_int m = sizes[s][0], n = sizes[s][1];
             const blas_int* const step = increments[i % 7];
-            const float* const scalar = scalars[i / 7];
+            const element* const scalar = scalars[i / 7];
             const char trans = "NTCntc"[(i + (int)s) % 6];
             sgemv(trans, m, n, scalar[0], scalar[1], step[0], step[1], i % 3);
             c_sgemv(101 + i % 2, trans, m, n, scalar[0], scalar[1], step[0], step[1], i % 2);
@@ -239,25 +239,25 @@ static void run_vectors(void) {
 /* Sizes are large enough for Whet's attention. */
 static void run_wrong_arguments(void) {
     const blas_int n = 60, minus = -1, small = 59, zero = 0, one = 1, large = 400, shorter = 399;
-    const float alpha = 1, beta = 0;
+    const element alpha = 1, beta = 0;
     start(1);
-    FORTRAN(sgemm)("X", "N", &n, &n, &n, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
-    FORTRAN(sgemm)("N", "?", &n, &n, &n, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
-    FORTRAN(sgemm)("N", "N", &minus, &n, &n, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
-    FORTRAN(sgemm)("N", "N", &n, &minus, &n, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
-    FORTRAN(sgemm)("N", "N", &n, &n, &minus, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
-    FORTRAN(sgemm)("N", "N", &n, &n, &n, &alpha, a, &small, b, &n, &beta, c, &n, 1, 1);
-    FORTRAN(sgemm)("T", "N", &n, &n, &n, &alpha, a, &small, b, &n, &beta, c, &n, 1, 1);
-    FORTRAN(sgemm)("N", "N", &n, &n, &n, &alpha, a, &n, b, &small, &beta, c, &n, 1, 1);
-    FORTRAN(sgemm)("N", "N", &n, &n, &n, &alpha, a, &n, b, &n, &beta, c, &small, 1, 1);
-    CBLAS(sgemm)(101, 111, 111, n, n, n, alpha, a, n, b, n, beta, c, small);
-    CBLAS(sgemm)(102, 111, 112, n, n, n, alpha, a, n, b, small, beta, c, n);
-    CBLAS(sgemm)(102, 111, 111, n, n, minus, alpha, a, n, b, n, beta, c, n);
-    FORTRAN(sgemv)("X", &large, &n, &alpha, a, &large, b, &one, &beta, c, &one, 1);
-    FORTRAN(sgemv)("N", &large, &n, &alpha, a, &shorter, b, &one, &beta, c, &one, 1);
-    FORTRAN(sgemv)("N", &large, &n, &alpha, a, &large, b, &zero, &beta, c, &one, 1);
-    FORTRAN(sgemv)("N", &large, &n, &alpha, a, &large, b, &one, &beta, c, &zero, 1);
-    CBLAS(sgemv)(101, 111, n, large, alpha, a, shorter, b, one, beta, c, one);
+    FORTRAN(gemm)("X", "N", &n, &n, &n, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
+    FORTRAN(gemm)("N", "?", &n, &n, &n, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
+    FORTRAN(gemm)("N", "N", &minus, &n, &n, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
+    FORTRAN(gemm)("N", "N", &n, &minus, &n, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
+    FORTRAN(gemm)("N", "N", &n, &n, &minus, &alpha, a, &n, b, &n, &beta, c, &n, 1, 1);
+    FORTRAN(gemm)("N", "N", &n, &n, &n, &alpha, a, &small, b, &n, &beta, c, &n, 1, 1);
+    FORTRAN(gemm)("T", "N", &n, &n, &n, &alpha, a, &small, b, &n, &beta, c, &n, 1, 1);
+    FORTRAN(gemm)("N", "N", &n, &n, &n, &alpha, a, &n, b, &small, &beta, c, &n, 1, 1);
+    FORTRAN(gemm)("N", "N", &n, &n, &n, &alpha, a, &n, b, &n, &beta, c, &small, 1, 1);
+    CBLAS(gemm)(101, 111, 111, n, n, n, alpha, a, n, b, n, beta, c, small);
+    CBLAS(gemm)(102, 111, 112, n, n, n, alpha, a, n, b, small, beta, c, n);
+    CBLAS(gemm)(102, 111, 111, n, n, minus, alpha, a, n, b, n, beta, c, n);
+    FORTRAN(gemv)("X", &large, &n, &alpha, a, &large, b, &one, &beta, c, &one, 1);
+    FORTRAN(gemv)("N", &large, &n, &alpha, a, &shorter, b, &one, &beta, c, &one, 1);
+    FORTRAN(gemv)("N", &large, &n, &alpha, a, &large, b, &zero, &beta, c, &one, 1);
+    FORTRAN(gemv)("N", &large, &n, &alpha, a, &large, b, &one, &beta, c, &zero, 1);
+    CBLAS(gemv)(101, 111, n, large, alpha, a, shorter, b, one, beta, c, one);
     finish(most - 8);
 }
 

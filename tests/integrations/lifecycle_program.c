@@ -28,7 +28,7 @@ static struct {
                   const float*, const int*, const float*, const int*, const float*, float*,
                   const int*);
     whet_status (*op_matmul)(whet_op*, const whet_tensor*, const whet_tensor*, const whet_tensor*,
-                             const whet_tensor*, float, float, whet_epilogue);
+                             const whet_tensor*, double, double, whet_epilogue);
     whet_status (*site_get)(const whet_op*, whet_site**);
     whet_status (*site_call)(whet_site*, void* const*, int, whet_fallback, void*);
     whet_status (*report)(const char*, whet_write, void*);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ordinary Python programs over BLAS in f32: NumPy, SciPy, PyTorch, scikit-learn.
+"""Ordinary Python programs over BLAS in f32 and f64: NumPy, SciPy, PyTorch, scikit-learn.
 
 usage: python_programs.py PROGRAM RESULTS [served]
 
@@ -21,6 +21,10 @@ random = np.random.default_rng(20)
 
 def f32(*shape):
     return random.standard_normal(shape).astype(np.float32)
+
+
+def f64(*shape):
+    return random.standard_normal(shape)
 
 
 def numpy_steps():
@@ -48,7 +52,13 @@ def numpy_steps():
     yield "empty", 0, lambda: f32(400, 0) @ f32(0, 400)
     yield "times its transpose", 0, lambda: a @ a.T  # ssyrk
     yield "solve", 0, lambda: np.linalg.solve(f32(300, 300) + 30 * np.eye(300, dtype=np.float32), f32(300, 8))
-    yield "f64", 0, lambda: a.astype(float) @ b.astype(float)
+    yield "f64 matmul", 1, lambda: f64(131, 140) @ f64(140, 151)
+    yield "f64 transposes", 1, lambda: f64(140, 131).T @ f64(151, 140).T
+    yield "f64 batch", 5, lambda: f64(5, 71, 80) @ f64(5, 80, 90)
+    yield "f64 matrix times vector", 1, lambda: f64(400, 500) @ f64(500)
+    yield "f64 vector times matrix", 1, lambda: f64(400) @ f64(400, 500)
+    yield "f64 strided vector", 1, lambda: f64(400, 500) @ f64(1000)[::2]
+    yield "f64 complex", 0, lambda: (f64(131, 140) + 1j) @ (f64(140, 151) + 1j)
     yield "NaN and infinity", 1, lambda: np.where(f32(131, 140) > 2, np.float32("inf"), a) @ b
 
 
@@ -69,6 +79,12 @@ def scipy_steps():
     yield "sgemv transposed", 1, lambda: blas.sgemv(1, big, f32(400), trans=1, beta=0.5, y=f32(500))
     yield "sgemv with increments", 1, lambda: blas.sgemv(1, big, f32(1000), incx=2, y=f32(1200), incy=3, beta=1)
     yield "sgemv backwards", "unsupported", lambda: blas.sgemv(1, big, x, incx=-1)
+    wide_a, wide_b, wide_c = (np.asfortranarray(f64(*shape)) for shape in ((131, 140), (140, 151), (131, 151)))
+    yield "f64 dgemm", 1, lambda: blas.dgemm(0.1, wide_a, wide_b, beta=0.3, c=wide_c)
+    yield "f64 dgemm transposed", 1, lambda: blas.dgemm(1, wide_a.T, wide_b.T, trans_a=1, trans_b=1)
+    yield "f64 dgemv", 1, lambda: blas.dgemv(2, np.asfortranarray(f64(400, 500)), f64(500))
+    yield "f64 dgemv with increments", 1, lambda: blas.dgemv(1, np.asfortranarray(f64(400, 500)), f64(1000), incx=2,
+                                                             y=f64(1200), incy=3, beta=1)
     yield "solve", 0, lambda: scipy.linalg.solve(f32(300, 300) + 30 * np.eye(300, dtype=np.float32), f32(300, 8))
     yield "cholesky", 0, lambda: scipy.linalg.cholesky(f32(200, 200) * 0.01 + 5 * np.eye(200, dtype=np.float32))
 
@@ -99,6 +115,9 @@ def torch_steps():
     yield "bmm of transposes", 1, lambda: torch.bmm(tensor(5, 80, 71).mT, tensor(5, 90, 80).mT)
     yield "einsum", 1, lambda: torch.einsum("bij,bjk->bik", tensor(5, 71, 80), tensor(5, 80, 90))
     yield "1x1 convolution", 1, lambda: functional.conv2d(tensor(1, 64, 28, 28), tensor(64, 64, 1, 1))
+    yield "f64 mm", 1, lambda: torch.from_numpy(f64(131, 140)) @ torch.from_numpy(f64(140, 151))
+    yield "f64 linear", 1, lambda: functional.linear(*(torch.from_numpy(f64(*s)) for s in ((131, 140), (151, 140), (151,))))
+    yield "f64 bmm", 1, lambda: torch.bmm(torch.from_numpy(f64(5, 71, 80)), torch.from_numpy(f64(5, 80, 90)))
     yield "attention", "some", lambda: functional.scaled_dot_product_attention(*(tensor(1, 4, 64, 64) for _ in range(3)))
     yield "empty", 0, lambda: torch.addmm(tensor(400, 400), tensor(400, 0), tensor(0, 400), beta=2)
 
@@ -131,7 +150,7 @@ def sklearn_steps():
     yield "PCA", "some", lambda: np.abs(PCA(7, svd_solver="randomized", random_state=0).fit_transform(samples))
     yield "linear regression", "some", lambda: LinearRegression().fit(samples, samples[:, :5]).predict(samples)
     yield "logistic regression", "some", lambda: LogisticRegression(max_iter=30).fit(samples, labels).predict(samples)
-    yield "nearest neighbours", 0, lambda: KNeighborsClassifier(3, algorithm="brute").fit(
+    yield "nearest neighbours", "some", lambda: KNeighborsClassifier(3, algorithm="brute").fit(
         samples, labels).predict(samples[:300])  # in f64
 
 

@@ -16,14 +16,20 @@ namespace whet::jit {
 namespace {
 
 /// numerics.py: fixed_input.
-std::vector<float> fixed_input(int64_t size, uint32_t seed) {
-    std::vector<float> values(static_cast<size_t>(size));
+template <typename T>
+void fixed_input(std::vector<T>& values, uint32_t seed) {
     uint32_t state = seed;
-    for (float& value : values) {
-        state = state * 1664525u + 1013904223u;
-        value = static_cast<float>(static_cast<double>(state >> 8) / (1 << 23) - 1.0);
+    const auto next = [&state] { return state = state * 1664525u + 1013904223u; };
+    for (T& value : values) {
+        uint64_t bits = next();
+        if constexpr (sizeof(T) == sizeof(double)) {
+            bits = (bits >> 6) << 26;
+            bits += next() >> 6;
+            value = static_cast<double>(bits) / static_cast<double>(uint64_t{1} << 51) - 1.0;
+        } else {
+            value = static_cast<float>(static_cast<double>(bits >> 8) / (1 << 23) - 1.0);
+        }
     }
-    return values;
 }
 
 struct Case {
@@ -32,7 +38,7 @@ struct Case {
     std::vector<uint32_t> seeds;  ///< of a, b, bias or dst
 };
 
-whet_op scaled(whet_op op, float alpha, float beta) {
+whet_op scaled(whet_op op, double alpha, double beta) {
     op.alpha = alpha;
     op.beta = beta;
     return op;
@@ -41,6 +47,7 @@ whet_op scaled(whet_op op, float alpha, float beta) {
 std::vector<Case> cases() {
     return {
         {"matmul", scaled(test::matmul_op(5, 9, 1100), 0.5f, 2.0f), {1, 2, 3}},
+        {"matmul_f64", scaled(test::in_f64(test::matmul_op(5, 9, 1100)), 0.1, -1.7), {1, 2, 3}},
         {"conv",
          test::conv_op({.in = 130,
                         .out = 3,
@@ -102,15 +109,17 @@ private:
     uint8_t* at_ = nullptr;
 };
 
+template <typename T>
 void print(const Case& c, const Schedule& schedule, Isa isa, Code& code) {
     const auto plan = lower(c.op, schedule, isa);
     if (!plan) std::exit(1);
     const auto functions = code.bind(*plan);
-    std::vector<std::vector<float>> storage(c.op.operand_count);
+    std::vector<std::vector<T>> storage(c.op.operand_count);
     storage[WHET_DST].assign(static_cast<size_t>(test::elements_of(c.op.operands[WHET_DST])), NAN);
     for (size_t i = 0; i < c.seeds.size(); ++i) {
         const size_t operand = i + 1 < c.op.operand_count ? i + 1 : static_cast<size_t>(WHET_DST);
-        storage[operand] = fixed_input(test::elements_of(c.op.operands[operand]), c.seeds[i]);
+        storage[operand].resize(static_cast<size_t>(test::elements_of(c.op.operands[operand])));
+        fixed_input(storage[operand], c.seeds[i]);
     }
     std::vector<void*> pointers;
     for (auto& s : storage) pointers.push_back(s.data());
@@ -120,12 +129,19 @@ void print(const Case& c, const Schedule& schedule, Isa isa, Code& code) {
     run_plan(*plan, functions.empty() ? nullptr : functions.data(), Operands{pointers.data()},
              scratch);
     std::printf("%s|%s|", c.name, schedule.print().c_str());
-    for (const float value : storage[WHET_DST]) {
-        uint32_t bits;
-        std::memcpy(&bits, &value, sizeof(bits));
-        std::printf("%08x", bits);
+    for (const T value : storage[WHET_DST]) {
+        uint64_t bits = 0;
+        std::memcpy(&bits, &value, sizeof(value));
+        std::printf("%0*llx", static_cast<int>(2 * sizeof(T)), static_cast<unsigned long long>(bits));
     }
     std::printf("\n");
+}
+
+void print_plan_of(const Case& c, const Schedule& schedule, Isa isa, Code& code) {
+    if (c.op.operands[WHET_DST].dtype == WHET_F64)
+        print<double>(c, schedule, isa, code);
+    else
+        print<float>(c, schedule, isa, code);
 }
 
 }  // namespace
@@ -148,9 +164,9 @@ int main(int argc, char** argv) {
     for (const Case& c : cases()) {
         const auto space = make_space(c.op, machine);
         for (int sketch = 0; sketch < space->sketch_count(); ++sketch)
-            print(c, space->schedule_at(sketch, space->default_point(sketch)), *isa, code);
+            print_plan_of(c, space->schedule_at(sketch, space->default_point(sketch)), *isa, code);
         for (const Schedule& schedule : analytical_draft(*space, 3, nullptr, nullptr))
-            print(c, schedule, *isa, code);
+            print_plan_of(c, schedule, *isa, code);
     }
     return 0;
 }

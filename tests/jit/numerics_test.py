@@ -12,15 +12,16 @@ import numpy as np
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import numerics
 
-# sha256 of the f32 results, first 16 digits (numerics version 1).
-DIGESTS = {"matmul": "822196607c9a6222", "conv": "9d704dd8ce4efaf6", "conv_transpose": "f02503cac3de31d8"}
+# sha256 of the results, first 16 digits (numerics version 1).
+DIGESTS = {"matmul": "822196607c9a6222", "matmul_f64": "245fd337a886fa60", "conv": "9d704dd8ce4efaf6", "conv_transpose": "f02503cac3de31d8"}
 SKIPPED = 77
 
 
 def expected():
-    f = numerics.fixed_input
+    f, f64 = numerics.fixed_input, numerics.f64
     return {
         "matmul": numerics.matmul(f((5, 1100), 1), f((1100, 9), 2), f((5, 9), 3), 0.5, 2.0),
+        "matmul_f64": numerics.matmul(f((5, 1100), 1, f64), f((1100, 9), 2, f64), f((5, 9), 3, f64), 0.1, -1.7),
         "conv": numerics.conv(f((1, 130, 4, 5), 4), f((3, 130, 3, 3), 5), f((3,), 6), stride=2, padding=1),
         "conv_transpose": numerics.conv_transpose(f((1, 6, 3, 4), 8), f((6, 2, 4, 4), 9), stride=2, padding=1),
     }
@@ -42,8 +43,10 @@ def main():
             failures += 1
     for line in run.stdout.splitlines():
         name, schedule, bits = line.split("|")
-        got = np.array([int(bits[i:i + 8], 16) for i in range(0, len(bits), 8)], np.uint32)
-        want = np.ascontiguousarray(oracle[name], np.float32).view(np.uint32).reshape(-1)
+        word = np.uint64 if oracle[name].dtype == np.float64 else np.uint32
+        digits = 2 * np.dtype(word).itemsize
+        got = np.array([int(bits[i:i + digits], 16) for i in range(0, len(bits), digits)], word)
+        want = np.ascontiguousarray(oracle[name]).view(word).reshape(-1)
         seen.add(name)
         if not np.array_equal(got, want):
             failures += 1

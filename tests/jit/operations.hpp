@@ -44,6 +44,12 @@ inline whet_op matmul_op(int64_t m, int64_t n, int64_t k, bool b_transposed = fa
                   b_transposed ? view_of({k, n}, {1, k}) : view_of({k, n})});
 }
 
+/// The same product of f64 operands.
+inline whet_op in_f64(whet_op op) {
+    for (uint32_t i = 0; i < op.operand_count; ++i) op.operands[i].dtype = WHET_F64;
+    return op;
+}
+
 struct ConvCase {
     int64_t batch = 1, in = 1, out = 1, rows = 1, columns = 1, kernel = 1;
     int stride = 1, padding = 0, dilation = 1, groups = 1, output_padding = 0;
@@ -83,7 +89,7 @@ inline int64_t elements_of(const whet_view& view) {
     return last + 1;
 }
 
-/// One buffer per operand, of exactly the operand's span.
+/// One buffer per operand, of exactly the operand's span; an f64 value takes two floats of it.
 struct Buffers {
     std::vector<std::vector<float>> storage;
     std::vector<void*> pointers;
@@ -92,13 +98,30 @@ struct Buffers {
         std::uniform_real_distribution<float> real(-1.0f, 1.0f);
         std::uniform_int_distribution<int> whole(-4, 4);
         for (uint32_t i = 0; i < op.operand_count; ++i) {
-            storage.emplace_back(static_cast<size_t>(elements_of(op.operands[i])));
+            const auto count = static_cast<size_t>(elements_of(op.operands[i]));
+            if (op.operands[i].dtype == WHET_F64) {
+                std::uniform_real_distribution<double> wide(-1.0, 1.0);
+                std::vector<double> values(count);
+                for (double& x : values) x = integers ? whole(random) : wide(random);
+                storage.emplace_back(2 * count);
+                if (count > 0) std::memcpy(storage.back().data(), values.data(), count * sizeof(double));
+                continue;
+            }
+            storage.emplace_back(count);
             for (float& x : storage.back())
                 x = integers ? static_cast<float>(whole(random)) : real(random);
         }
         for (auto& buffer : storage) pointers.push_back(buffer.data());
     }
 };
+
+/// Element `at` of a buffer of an operand.
+inline double value_at(const whet_view& view, const std::vector<float>& buffer, int64_t at) {
+    if (view.dtype != WHET_F64) return static_cast<double>(buffer[static_cast<size_t>(at)]);
+    double value;
+    std::memcpy(&value, buffer.data() + 2 * at, sizeof(value));
+    return value;
+}
 
 inline bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
     return a.size() == b.size() &&

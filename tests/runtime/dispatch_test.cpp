@@ -147,6 +147,39 @@ TEST(Call, AWrongRecordIsTakenOutAndItsAnswerRepaired) {
     EXPECT_EQ(site->record.load(), nullptr);
 }
 
+TEST(Call, AnF64RecordIsCheckedInF64) {
+    // One unit in the last place of f64, which f32 cannot show.
+    double a = 1.0 / 3, b = 3, c = 0.25, expected = std::fma(a, b, c);
+    const int64_t one[] = {1, 1};
+    whet_tensor tensors[3] = {test::tensor(&c, one, 2), test::tensor(&a, one, 2),
+                              test::tensor(&b, one, 2)};
+    for (whet_tensor& tensor : tensors) tensor.dtype = WHET_F64;
+    whet_op op;
+    ASSERT_EQ(whet_op_matmul(&op, &tensors[0], &tensors[1], &tensors[2], nullptr, 1, 1,
+                             WHET_EPILOGUE_NONE),
+              WHET_OK);
+    whet_site* site = nullptr;
+    ASSERT_EQ(whet_site_get(&op, &site), WHET_OK);
+    const auto wrong = [](const void* raw) {
+        const auto& args = *static_cast<const jit::TileArgsOf<double>*>(raw);
+        args.dst[0] = std::nextafter(std::fma(*args.scalar, *args.vector, args.dst[0]), 10.0);
+    };
+    auto* const record = const_cast<Record*>(record_of(op, wrong));
+    record->exact_bits = true;
+    site->record.store(record);
+    void* operands[] = {&c, &a, &b};
+    struct Data {
+        double *a, *b, *c;
+    } data{&a, &b, &c};
+    const auto original = [](void* user) {
+        auto* const d = static_cast<Data*>(user);
+        *d->c = std::fma(*d->a, *d->b, *d->c);
+    };
+    whet_site_call(site, operands, 3, original, &data);
+    EXPECT_EQ(c, expected);
+    EXPECT_EQ(site->record.load(), nullptr);
+}
+
 TEST(Call, HotSwapShowsNoThirdValue) {
     test::Product product(1, 1, 1, 79, 1.5f);
     whet_site* site = nullptr;

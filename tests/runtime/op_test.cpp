@@ -83,6 +83,33 @@ TEST(Operation, StridesOfUnitAxesDoNotCount) {
     EXPECT_EQ(std::memcmp(&first, &second, sizeof first), 0);
 }
 
+TEST(Operation, AllOperandsAreOfOneType) {
+    const int64_t c[] = {2, 3}, a[] = {2, 4}, b[] = {4, 3};
+    whet_tensor ct = tensor(nullptr, c, 2), at = tensor(nullptr, a, 2), bt = tensor(nullptr, b, 2);
+    whet_op f32, f64;
+    ASSERT_EQ(whet_op_matmul(&f32, &ct, &at, &bt, nullptr, 0.1, 0, WHET_EPILOGUE_NONE), WHET_OK);
+    EXPECT_EQ(f32.alpha, static_cast<double>(0.1f));
+    ct.dtype = WHET_F64;
+    EXPECT_EQ(whet_op_matmul(&f64, &ct, &at, &bt, nullptr, 0.1, 0, WHET_EPILOGUE_NONE),
+              WHET_UNSUPPORTED);
+    EXPECT_NE(std::string(whet_last_error()).find("got dtype 1, expected f64"), std::string::npos);
+    at.dtype = WHET_F64;
+    bt.dtype = WHET_F64;
+    ASSERT_EQ(whet_op_matmul(&f64, &ct, &at, &bt, nullptr, 0.1, 0, WHET_EPILOGUE_NONE), WHET_OK);
+    EXPECT_EQ(f64.alpha, 0.1);
+    EXPECT_NE(operation_id(f32), operation_id(f64));
+    EXPECT_NE(family_id(f32), family_id(f64));
+    EXPECT_EQ(operation_text(f64), "matmul m=2 k=4 n=3 dtype=f64 alpha=0.1");
+    ASSERT_TRUE(check_operation(f64));
+    f64.operands[WHET_B].dtype = WHET_F32;
+    EXPECT_FALSE(check_operation(f64));
+    whet_op softmax;
+    const int64_t rows[] = {2, 3};
+    whet_tensor wide = tensor(nullptr, rows, 2);
+    wide.dtype = WHET_F64;
+    EXPECT_EQ(whet_op_softmax(&softmax, &wide, &wide), WHET_UNSUPPORTED);
+}
+
 TEST(Operation, FamiliesJoinRowCountsOnly) {
     test::Product narrow(4, 8, 16), wide(9, 8, 16), deeper(4, 9, 16);
     EXPECT_EQ(family_id(narrow.op), family_id(wide.op));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times plans of one operation in this process, without forge or dispatch: for work on the engine itself.
 //
-//     plan_bench [--frozen] [--top N] [--rounds N] [--rotate MIB] [--schedule TEXT]... [--beside LIBRARY]
+//     plan_bench [--frozen] [--f64] [--top N] [--rounds N] [--rotate MIB] [--schedule TEXT]... [--beside LIBRARY]
 //                matmul|linear|bmm|conv2d|conv_transpose2d|softmax key=value...
 //
 // Prints nanoseconds, GFLOP/s and the model's estimate of each schedule, best first; schedules take turns, so that a
@@ -156,7 +156,7 @@ void time_in_turns(std::vector<Candidate>& candidates, int rounds) {
 }
 
 struct Arguments {
-    bool frozen = false;
+    bool frozen = false, f64 = false;
     size_t top = 10;
     int rounds = 9;
     int64_t rotate = 64;  ///< MiB of weights that the calls go through
@@ -171,6 +171,7 @@ Arguments parse_arguments(int argc, char** argv) {
     for (; a.first < argc && argv[a.first][0] == '-'; ++a.first) {
         const std::string name = argv[a.first];
         if (name == "--frozen") a.frozen = true;
+        else if (name == "--f64") a.f64 = true;
         else if (name == "--avx2") a.isa = Isa::avx2;
         else if (a.first + 1 >= argc) break;
         else if (name == "--top") a.top = static_cast<size_t>(std::atoi(argv[++a.first]));
@@ -201,7 +202,8 @@ Rotation& rotation_of(const Plan& plan, Weights& weights) {
     const PackLayout& layout = plan.frozen[WHET_B];
     const whet_op& op = plan.op;
     Rotation& rotation = rotations[layout.id];
-    const size_t bytes = layout.id != 0 ? layout.bytes : op.kind == WHET_SOFTMAX ? 4 : test::elements_of(op.operands[WHET_B]) * 4;
+    const size_t bytes = layout.id != 0 ? layout.bytes : op.kind == WHET_SOFTMAX ? 4
+                         : static_cast<size_t>(test::elements_of(op.operands[WHET_B]) * bytes_of(element_of(op)));
     while (rotation.copies.size() < static_cast<size_t>(weights.copies)) {
         rotation.copies.push_back(huge_pages(bytes));
         if (layout.id != 0 && rotation.copies.size() == 1) pack_frozen(plan, WHET_B, weights.source(), rotation.copies[0]);
@@ -249,12 +251,38 @@ Candidate of_library(const Beside& other, const whet_op& op, Weights& weights) {
             }};
 }
 
+/// cblas_dgemm of another library, on operands in place.
+using Product = void (*)(int, int, int, int, int, int, double, const double*, int, const double*, int, double, double*, int);
+Product open_product(const char* library) {
+    void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    return handle ? reinterpret_cast<Product>(dlsym(handle, "cblas_dgemm")) : nullptr;
+}
+Candidate of_product(Product product, const whet_op& op, Weights& weights) {
+    const auto extent = [&](int operand, int d) { return static_cast<int>(op.operands[operand].extents[d]); };
+    const int m = extent(WHET_DST, 0), n = extent(WHET_DST, 1), k = extent(WHET_A, 1);
+    const bool transposed = op.operands[WHET_B].strides[0] == 1 && k > 1;
+    auto* dst = static_cast<double*>(weights.buffers.pointers[WHET_DST]);
+    const auto* a = static_cast<const double*>(weights.buffers.pointers[WHET_A]);
+    auto* rotation = new Rotation;  // for the process
+    const size_t bytes = static_cast<size_t>(test::elements_of(op.operands[WHET_B])) * sizeof(double);
+    for (int c = 0; c < weights.copies; ++c) {
+        rotation->copies.push_back(huge_pages(bytes));
+        std::memcpy(rotation->copies.back(), weights.source(), bytes);
+    }
+    return {"library", 0, [=] {
+                const auto* b = reinterpret_cast<const double*>(rotation->next());
+                product(Beside::kRowMajor, Beside::kPlain, transposed ? Beside::kTransposed : Beside::kPlain, m, n, k, 1.0, a, k,
+                        b, transposed ? k : n, 0.0, dst, n);
+            }};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     const Arguments arguments = parse_arguments(argc, argv);
     if (arguments.first >= argc) return 2;
     whet_op op = make_op(argv[arguments.first], parse(argc, argv, arguments.first + 1));
+    if (arguments.f64) op = test::in_f64(op);
     if (arguments.frozen) op.frozen = 1u << WHET_B;
     MachineModel machine;
     machine.isa = arguments.isa;
@@ -276,7 +304,7 @@ int main(int argc, char** argv) {
     code.compiler = std::move(*opened);
     std::mt19937 random(1);
     Weights weights{test::Buffers(op, random, false)};
-    const int64_t bytes = test::elements_of(op.operands[op.kind == WHET_SOFTMAX ? WHET_A : WHET_B]) * 4;
+    const int64_t bytes = test::elements_of(op.operands[op.kind == WHET_SOFTMAX ? WHET_A : WHET_B]) * bytes_of(element_of(op));
     weights.copies = static_cast<int>(std::clamp<int64_t>((arguments.rotate << 20) / std::max<int64_t>(1, bytes), 1, 2048));
     std::vector<Candidate> candidates;
     for (const Schedule& schedule : draft) {
@@ -291,7 +319,11 @@ int main(int argc, char** argv) {
         candidates.push_back(of_plan(std::make_shared<const Plan>(std::move(*plan)), functions, weights, machine));
     }
     Beside other;
-    if (arguments.beside != nullptr && op.kind == WHET_MATMUL && op.operands[WHET_DST].rank == 2) {
+    if (arguments.beside != nullptr && arguments.f64) {
+        const Product product = open_product(arguments.beside);
+        if (product) candidates.push_back(of_product(product, op, weights));
+        else std::fprintf(stderr, "%s: no cblas_dgemm\n", arguments.beside);
+    } else if (arguments.beside != nullptr && op.kind == WHET_MATMUL && op.operands[WHET_DST].rank == 2) {
         if (other.open(arguments.beside)) candidates.push_back(of_library(other, op, weights));
         else std::fprintf(stderr, "%s: no packed product\n", arguments.beside);
     }

@@ -14,27 +14,27 @@
 
 namespace whet::jit::cpu {
 
-/// `count` floats whose end (or, `at_start`, whose beginning) touches an unmapped page.
+/// `count` values whose end (or, `at_start`, whose beginning) touches an unmapped page.
+template <typename T = float>
 class GuardedBuffer {
 public:
     explicit GuardedBuffer(std::size_t count, bool at_start = false) : count_(count) {
         const std::size_t page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-        const std::size_t body = (count * sizeof(float) + page - 1) / page * page;
+        const std::size_t body = (count * sizeof(T) + page - 1) / page * page;
         mapped_bytes_ = body + 2 * page;
         base_ = static_cast<uint8_t*>(
             mmap(nullptr, mapped_bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         mprotect(base_ + page, body, PROT_READ | PROT_WRITE);
-        data_ =
-            reinterpret_cast<float*>(base_ + page + (at_start ? 0 : body - count * sizeof(float)));
+        data_ = reinterpret_cast<T*>(base_ + page + (at_start ? 0 : body - count * sizeof(T)));
     }
     GuardedBuffer(const GuardedBuffer&) = delete;
     GuardedBuffer& operator=(const GuardedBuffer&) = delete;
     ~GuardedBuffer() { munmap(base_, mapped_bytes_); }
 
-    float* data() { return data_; }
+    T* data() { return data_; }
     std::size_t size() const { return count_; }
     void fill_random(std::mt19937& random) {
-        std::uniform_real_distribution<float> values(-1.0f, 1.0f);
+        std::uniform_real_distribution<T> values(-1, 1);
         for (std::size_t i = 0; i < count_; ++i) data_[i] = values(random);
     }
 
@@ -42,7 +42,7 @@ private:
     std::size_t count_;
     std::size_t mapped_bytes_ = 0;
     uint8_t* base_ = nullptr;
-    float* data_ = nullptr;
+    T* data_ = nullptr;
 };
 
 /// A blob copied to executable memory of its own.
@@ -78,7 +78,8 @@ inline bool host_runs(Isa isa) {
 }
 
 /// Equal bits, or both NaN (which of two NaN payloads survives is not part of the rules).
-inline bool same(float a, float b) {
+template <typename T>
+bool same(T a, T b) {
     return std::memcmp(&a, &b, sizeof a) == 0 || (a != a && b != b);
 }
 

@@ -16,6 +16,8 @@ TEST(MicrokernelSpec, PrintsAndParsesBack) {
         "tile.portable.r1.v4.u8.general.row_strided.none.taps",
         "tile.avx2.r4.v1.u1.uniform.row_strided.none.steps",
         "tile.avx2.r4.v1.u2.uniform.strided.relu.p255",
+        "tile.avx512.r14.v2.u4.packed.strided.none.f64",
+        "tile.avx2.r6.v2.u1.rows_strided.strided.relu.f64.masked.p8",
         "softmax.avx512.r1",
     };
     for (const char* text : texts) {
@@ -40,6 +42,10 @@ TEST(MicrokernelSpec, RefusesOtherTexts) {
         "tile.avx2.r6.v2.u1.packed.packed.none.taps.masked",
         "tile.avx2.r6.v2.u1.packed.packed.none.taps.taps",
         "tile.avx2.r6.v2.u1.packed.packed.none.p0",
+        "tile.avx2.r6.v2.u1.packed.packed.none.f32",
+        "tile.avx2.r6.v2.u1.packed.packed.none.f64.f64",
+        "tile.avx2.r6.v2.u1.packed.strided.none.masked.f64",
+        "softmax.avx2.r1.f64",
         "softmax.avx2",
         "softmax.avx2.r1.v1",
         "tile.avx2.r6 .v2.u1",
@@ -80,6 +86,13 @@ TEST(MicrokernelSpec, ChecksTheRegisterBudget) {
         {"tile.avx512.r4.v1.u16.packed.transposed.none.taps", false},
         {"tile.avx512.r4.v1.u16.packed.transposed.none.p2", false},
         {"tile.avx512.r4.v1.u16.packed.transposed.none.p8", false},
+        {"tile.avx512.r14.v2.u4.packed.packed.none.f64", true},
+        {"tile.avx512.r15.v2.u4.packed.packed.none.f64", false},
+        {"tile.avx2.r6.v2.u4.general.strided.relu.f64.masked", true},
+        {"tile.avx512.r4.v1.u16.packed.transposed.none.f64", false},
+        {"tile.avx512.r4.v1.u4.uniform.packed.none.f64", false},
+        {"tile.avx512.r4.v1.u4.packed.row_strided.none.f64", false},
+        {"tile.avx512.r4.v1.u4.packed.packed.none.f64.taps", false},
         {"softmax.avx2.r1", true},
         {"softmax.avx2.r2", false},
     };
@@ -95,11 +108,12 @@ TEST(MicrokernelSpec, HashesDifferentSpecsDifferently) {
     int count = 0;
     for (int rows = 1; rows <= 28; ++rows) {
         for (int vectors = 1; vectors <= 4; ++vectors) {
-            for (int form = 0; form < 16; ++form) {
+            for (int form = 0; form < 32; ++form) {
                 MicrokernelSpec spec;
                 spec.rows = static_cast<uint8_t>(rows);
                 spec.vectors = static_cast<uint8_t>(vectors);
-                spec.scalar = static_cast<ScalarForm>(form / 4);
+                spec.element = static_cast<Element>(form / 16);
+                spec.scalar = static_cast<ScalarForm>(form / 4 % 4);
                 spec.vector = static_cast<VectorForm>(form % 4);
                 hashes.insert(hash_of(spec));
                 ++count;

@@ -13,11 +13,12 @@
 namespace whet::jit::cpu {
 namespace {
 
-/// One random call: arguments, and operands exactly as long as the spec lets the microkernel reach.
+/// One random call (T: the spec's type): arguments, and operands exactly as long as the spec lets the microkernel reach.
+template <typename T>
 class Call {
 public:
     Call(const MicrokernelSpec& spec, std::mt19937& random) : spec_(spec), random_(random) {
-        const int64_t width = spec.vectors * lanes_of(spec.isa);
+        const int64_t width = spec.vectors * spec.lanes();
         args.k = spec.taps == 2 ? 1 : pick(0, 70);
         if (spec.vector == VectorForm::transposed) args.k *= kTransposedSteps;
         args.tiles = pick(0, 3);
@@ -26,9 +27,9 @@ public:
         args.taps = spec.taps ? pick(0, 3) : 1;
         args.start = pick(kStartZero, kStartBiasRow);
         args.finish = pick(0, 1);
-        const float alphas[] = {1.0f, 1.0f, -0.5f, 0.3f, 0.0f};
+        const T alphas[] = {1, 1, T(-0.5), T(0.3), 0};
         args.alpha = alphas[pick(0, 4)];
-        args.beta = pick(0, 1) ? 1.0f : -1.7f;
+        args.beta = pick(0, 1) ? T(1) : T(-1.7);
         args.scalar_row = pick(0, 80);
         args.scalar_k =
             spec.scalar == ScalarForm::packed ? pick(spec.rows, spec.rows + 9) : pick(0, 90);
@@ -39,7 +40,7 @@ public:
         args.dst_row = pick(width, width + 20);
         args.dst_tile = spec.rows * args.dst_row + pick(0, 5);
         args.bias_tile = pick(0, 9);
-        args.ahead = pick(0, 1) ? nullptr : reinterpret_cast<const float*>(pick(0, 1 << 30));
+        args.ahead = pick(0, 1) ? nullptr : reinterpret_cast<const T*>(pick(0, 1 << 30));
         args.ahead_stream = pick(0, 300);
         args.ahead_return = pick(-900, 300);
         args.panel_k = pick(width, 3 * width);
@@ -48,15 +49,15 @@ public:
         allocate(width);
     }
 
-    TileArgs args = {};
+    TileArgsOf<T> args = {};
 
     /// dst, and the panel where there is one.
-    std::vector<float> result() const {
-        std::vector<float> values(dst_->data(), dst_->data() + dst_->size());
+    std::vector<T> result() const {
+        std::vector<T> values(dst_->data(), dst_->data() + dst_->size());
         if (panel_) values.insert(values.end(), panel_->data(), panel_->data() + panel_->size());
         return values;
     }
-    void set_result(const std::vector<float>& values) {
+    void set_result(const std::vector<T>& values) {
         std::copy_n(values.begin(), dst_->size(), dst_->data());
         if (panel_)
             std::copy(values.begin() + static_cast<std::ptrdiff_t>(dst_->size()), values.end(),
@@ -105,14 +106,14 @@ private:
             args.panel = panel_->data();
         }
         if (args.start == kStartZero || args.start > kStartScaled) {
-            std::fill_n(dst_->data(), dst_->size(), std::numeric_limits<float>::quiet_NaN());
+            std::fill_n(dst_->data(), dst_->size(), std::numeric_limits<T>::quiet_NaN());
         }
-        if (pick(0, 9) == 0) vector_->data()[0] = std::numeric_limits<float>::infinity();
-        if (pick(0, 9) == 0) scalar_->data()[0] = std::numeric_limits<float>::quiet_NaN();
+        if (pick(0, 9) == 0) vector_->data()[0] = std::numeric_limits<T>::infinity();
+        if (pick(0, 9) == 0) scalar_->data()[0] = std::numeric_limits<T>::quiet_NaN();
     }
 
-    std::unique_ptr<GuardedBuffer> fresh(int64_t count) {
-        auto buffer = std::make_unique<GuardedBuffer>(static_cast<std::size_t>(count));
+    std::unique_ptr<GuardedBuffer<T>> fresh(int64_t count) {
+        auto buffer = std::make_unique<GuardedBuffer<T>>(static_cast<std::size_t>(count));
         buffer->fill_random(random_);
         return buffer;
     }
@@ -120,19 +121,20 @@ private:
     const MicrokernelSpec& spec_;
     std::mt19937& random_;
     std::vector<int64_t> offsets_;
-    std::unique_ptr<GuardedBuffer> scalar_, vector_, bias_, dst_, panel_;
+    std::unique_ptr<GuardedBuffer<T>> scalar_, vector_, bias_, dst_, panel_;
 };
 
+template <typename T>
 void expect_equal_calls(const MicrokernelSpec& spec, const Executable& microkernel,
                         std::mt19937& random, int calls) {
     for (int n = 0; n < calls; ++n) {
-        Call call(spec, random);
-        const std::vector<float> before = call.result();
+        Call<T> call(spec, random);
+        const std::vector<T> before = call.result();
         run_portable(spec, &call.args);
-        const std::vector<float> expected = call.result();
+        const std::vector<T> expected = call.result();
         call.set_result(before);
         microkernel(&call.args);
-        const std::vector<float> got = call.result();
+        const std::vector<T> got = call.result();
         for (std::size_t i = 0; i < got.size(); ++i) {
             ASSERT_TRUE(same(got[i], expected[i]))
                 << spec.print() << " element " << i << ": got " << got[i] << ", expected "
@@ -160,7 +162,10 @@ protected:
         ASSERT_TRUE(report) << report.error().message;
         ASSERT_TRUE(report->accepted) << spec.print() << ": " << report->reason;
         EXPECT_EQ(report->fma_count, spec.rows * spec.vectors * spec.unroll);
-        expect_equal_calls(spec, Executable(*blob), random_, calls);
+        if (spec.element == Element::f64)
+            expect_equal_calls<double>(spec, Executable(*blob), random_, calls);
+        else
+            expect_equal_calls<float>(spec, Executable(*blob), random_, calls);
     }
 
     static constexpr int kSeed = 20261130;
@@ -179,14 +184,15 @@ TEST_P(Tiles, EveryFormGivesTheInterpretersBits) {
                              {wide ? 6 : 2, 4},
                              {wide ? 11 : 4, 2}};
     for (const auto& shape : shapes) {
-        for (int form = 0; form < 4 * 3 * 2 * 3; ++form) {
+        for (int form = 0; form < 4 * 3 * 2 * 3 * 2; ++form) {
             MicrokernelSpec spec = {.isa = GetParam(),
                                     .rows = static_cast<uint8_t>(shape[0]),
                                     .vectors = static_cast<uint8_t>(shape[1])};
             spec.scalar = static_cast<ScalarForm>(form % 4);
             spec.vector = static_cast<VectorForm>(form / 4 % 3);
             spec.masked_loads = form / 12 % 2;
-            spec.taps = static_cast<uint8_t>(form / 24);
+            spec.taps = static_cast<uint8_t>(form / 24 % 3);
+            spec.element = static_cast<Element>(form / 72);
             spec.unroll = static_cast<uint8_t>(spec.taps == 2 ? 1 : 1 << form % 4);
             spec.epilogue = static_cast<Epilogue>(form % 2);
             if (!spec.check()) continue;
@@ -206,11 +212,14 @@ TEST_P(Tiles, EveryShapeOfTheBudget) {
                                     .vectors = static_cast<uint8_t>(vectors),
                                     .unroll = 4};
             if (!spec.check()) continue;
-            for (const ScalarForm scalar : {ScalarForm::rows_strided, ScalarForm::packed}) {
-                spec.scalar = scalar;
-                spec.prefetch = scalar == ScalarForm::packed ? 8 : 0;
-                expect_equal(spec, 3);
-                if (HasFatalFailure()) return;
+            for (const Element element : {Element::f32, Element::f64}) {
+                for (const ScalarForm scalar : {ScalarForm::rows_strided, ScalarForm::packed}) {
+                    spec.element = element;
+                    spec.scalar = scalar;
+                    spec.prefetch = scalar == ScalarForm::packed ? 8 : 0;
+                    expect_equal(spec, 3);
+                    if (HasFatalFailure()) return;
+                }
             }
         }
     }
@@ -231,9 +240,12 @@ TEST_P(Tiles, PrefetchesAheadChangeNothing) {
                 for (const ScalarForm scalar :
                      {ScalarForm::rows_strided, ScalarForm::packed, ScalarForm::general}) {
                     spec.scalar = scalar;
-                    if (!spec.check()) continue;
-                    expect_equal(spec, 4);
-                    if (HasFatalFailure()) return;
+                    for (const Element element : {Element::f32, Element::f64}) {
+                        spec.element = element;
+                        if (!spec.check()) continue;
+                        expect_equal(spec, 4);
+                        if (HasFatalFailure()) return;
+                    }
                 }
             }
         }
@@ -273,7 +285,7 @@ TEST_P(Tiles, EveryTransposedTile) {
 
 /// All that check() lets pass at one unrolling: minutes.
 TEST_P(Tiles, DISABLED_EverySpecPassesTheStaticCheck) {
-    for (int index = 0; index < 4 * 28 * 4 * 4 * 2 * 2 * 3; ++index) {
+    for (int index = 0; index < 4 * 28 * 4 * 4 * 2 * 2 * 3 * 2; ++index) {
         MicrokernelSpec spec = {.isa = GetParam(), .unroll = 4, .epilogue = Epilogue::relu};
         int rest = index;
         auto next = [&rest](int count) {
@@ -287,6 +299,7 @@ TEST_P(Tiles, DISABLED_EverySpecPassesTheStaticCheck) {
         spec.masked_loads = next(2);
         spec.taps = next(2);
         spec.prefetch = spec.taps ? 4 : static_cast<uint8_t>(next(3));
+        spec.element = static_cast<Element>(next(2));
         if (!spec.check()) continue;
         const auto blob = compiler_->compile(spec);
         ASSERT_TRUE(blob) << blob.error().message;
@@ -297,13 +310,16 @@ TEST_P(Tiles, DISABLED_EverySpecPassesTheStaticCheck) {
 }
 
 TEST_P(Tiles, EveryLaneCountAndStartMode) {
-    MicrokernelSpec spec = {.isa = GetParam(), .rows = 3, .vectors = 2, .unroll = 2};
-    spec.scalar = ScalarForm::rows_strided;
-    spec.epilogue = Epilogue::relu;
-    expect_equal(spec, 400);
-    spec.masked_loads = 1;
-    spec.vector = VectorForm::strided;
-    expect_equal(spec, 400);
+    for (const Element element : {Element::f32, Element::f64}) {
+        MicrokernelSpec spec = {.isa = GetParam(), .rows = 3, .vectors = 2, .unroll = 2};
+        spec.scalar = ScalarForm::rows_strided;
+        spec.epilogue = Epilogue::relu;
+        spec.element = element;
+        expect_equal(spec, 400);
+        spec.masked_loads = 1;
+        spec.vector = VectorForm::strided;
+        expect_equal(spec, 400);
+    }
 }
 
 TEST_P(Tiles, CompilesToTheSameBytesTwice) {

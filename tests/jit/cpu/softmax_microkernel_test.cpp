@@ -35,9 +35,9 @@ protected:
     }
 
     /// Runs both on copies of `src` (rows of `columns`, `stride` apart) and compares all of dst.
-    void expect_equal(GuardedBuffer& src, int64_t rows, int64_t columns, int64_t stride,
+    void expect_equal(GuardedBuffer<>& src, int64_t rows, int64_t columns, int64_t stride,
                       bool in_place) {
-        GuardedBuffer expected(src.size()), got(src.size());
+        GuardedBuffer<> expected(src.size()), got(src.size());
         for (std::size_t i = 0; i < src.size(); ++i)
             expected.data()[i] = got.data()[i] = in_place ? src.data()[i] : kNaN;
         SoftmaxArgs args = {src.data(), expected.data(), rows, columns, stride, stride};
@@ -63,7 +63,7 @@ TEST_P(Softmax, EveryLengthGivesTheInterpretersBits) {
         lengths.push_back(columns);
     for (const int64_t columns : lengths) {
         const int64_t rows = columns < 300 ? 3 : 2, stride = columns + 5;
-        GuardedBuffer src(static_cast<std::size_t>((rows - 1) * stride + columns));
+        GuardedBuffer<> src(static_cast<std::size_t>((rows - 1) * stride + columns));
         src.fill_random(random_);
         for (std::size_t i = 0; i < src.size(); ++i) src.data()[i] *= 40.0f;
         expect_equal(src, rows, columns, stride, columns % 2 == 0);
@@ -84,7 +84,7 @@ TEST_P(Softmax, SpecialValues) {
     };
     for (const auto& values : table) {
         for (const int64_t columns : {4, 70, 130}) {
-            GuardedBuffer src(static_cast<std::size_t>(columns));
+            GuardedBuffer<> src(static_cast<std::size_t>(columns));
             for (int64_t i = 0; i < columns; ++i) src.data()[i] = values[i % 4];
             expect_equal(src, 1, columns, columns, false);
         }
