@@ -40,7 +40,6 @@ UNUSABLE = [
     ("WHET_LOG", ["shout", "info,,tuner"], IGNORED),
     ("WHET_LOG_FILE", ["/nonexistent/folder/log"], IGNORED),
     ("WHET_DUMP", ["/nonexistent/folder"], IGNORED),
-    ("WHET_PERF", ["1"], REFUSED),
     ("WHET_PERF", ["2"], IGNORED),
     ("WHET_CONTROL", ["/nonexistent/page", "/etc/passwd"], IGNORED),
     ("WHET_BUDGET", ["1"], " is not a variable of whet"),
