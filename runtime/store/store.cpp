@@ -171,8 +171,9 @@ base::Result<void> make_folder(const std::string& path) {
     return {};
 }
 
-/// Refuses a folder in which others may put files: SQLite would take a log that they leave beside
-/// the store for its own.
+/// Refuses a folder in which others may put files, as SQLite would take a log that they leave beside
+/// the store for its own. Where nobody may take another's files away (/tmp), no such log may lie
+/// there; one that comes later finds the store open.
 base::Result<void> check_folder(const std::string& path) {
     const size_t slash = path.find_last_of('/');
     const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
@@ -184,9 +185,17 @@ base::Result<void> check_folder(const std::string& path) {
         return make_error(Code::io_error, "folder %s belongs to user %u, expected %u",
                           folder.c_str(), status.st_uid, geteuid());
     const bool by_group = (status.st_mode & S_IWGRP) != 0 && status.st_gid != getegid();
-    if ((status.st_mode & S_IWOTH) != 0 || by_group)
+    if ((status.st_mode & S_IWOTH) == 0 && !by_group) return {};
+    if ((status.st_mode & S_ISVTX) == 0)
         return make_error(Code::io_error, "folder %s is writable for others, expected mode 0700",
                           folder.c_str());
+    for (const char* const suffix : {"-wal", "-shm", "-journal"}) {
+        struct stat log{};
+        if (lstat((path + suffix).c_str(), &log) == 0 &&
+            (log.st_uid != geteuid() || !S_ISREG(log.st_mode)))
+            return make_error(Code::io_error, "%s%s belongs to user %u, expected a file of %u",
+                              path.c_str(), suffix, log.st_uid, geteuid());
+    }
     return {};
 }
 
