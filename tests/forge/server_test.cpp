@@ -159,7 +159,7 @@ TEST_P(Server, AnswersText) {
              {"inspect linear m=2 k=8 n=8", "sketches"},
              {"tune linear m=2 k=8 n=8 0.2", "schedule"},
              {"report", "\"sites\": ["},
-             {"explain linear m=2 k=8 n=8", "not in the store"},
+             {"explain linear m=2 k=8 n=8", "no plan in the store"},
              {"sing", "error: got request 'sing'"}}) {
         TextMessage message;
         message.id = 5;
